@@ -1,0 +1,231 @@
+"""The agent: one process per node inside the allocation (or on this machine), from its start to result.json.
+
+    python -m slurmmiles.agent --run-dir DIR [--submitit FOLDER]
+
+`run_node` is what submitit pickles; the rest here decides the exit status, which is also Slurm's word on the run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import secrets
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from slurmmiles import control, nodefacts, ports, shell, slurm
+from slurmmiles.allocation import Allocation
+from slurmmiles.errors import RunFailed, RunTimedOut, SlurmmilesError, UnfitNodes
+from slurmmiles.head import Head
+from slurmmiles.jsonfile import read_json, read_lines, read_model, write_json, write_text
+from slurmmiles.node import Node, StopSignal, log_to
+from slurmmiles.planfile import Plan
+from slurmmiles.result import Outcome, Phase, RunResult, summarise
+from slurmmiles.rundir import Attempt, RunDir
+from slurmmiles.sbatch import INLINE_PLAN, decode_plan
+from slurmmiles.timeline import Timeline
+from slurmmiles.worker import run_worker
+
+log = logging.getLogger(__name__)
+VISIBLE_S = 15.0  # an NFS client may remember for a while that a new directory does not exist
+COMPLAIN_S = 20.0
+
+
+def run_node(run_dir: str) -> str:
+    """This node's part of the run in `run_dir`; returns the outcome, raises a SlurmmilesError for any other end."""
+    allocation = _allocation()
+    run = RunDir(Path(run_dir))
+    node = Node(
+        plan=read_model(run.plan, Plan),
+        run=run,
+        attempt=run.attempt(allocation.job_id, allocation.restart),
+        allocation=allocation,
+        stop=StopSignal(),
+        inherited=dict(os.environ),
+    )
+    node.stop.install()
+    shell.become_subreaper()
+    nodefacts.raise_nofile()
+    _make_attempt(node.attempt, run)
+    log_to(node.attempt.agent_log(node.name), node.name)
+    os.environ.update(
+        {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(run.token)}
+    )  # for the job client
+    try:
+        return _run_head(node) if allocation.is_head else _run_worker(node)
+    finally:
+        shell.stop_tree(os.getpid(), grace=5.0, itself=False)
+        shutil.rmtree(node.temp, ignore_errors=True)
+
+
+def _allocation() -> Allocation:
+    return (
+        Allocation.local(os.environ)
+        if "SLURMMILES_LOCAL_JOB" in os.environ
+        else Allocation.from_env(os.environ)
+    )
+
+
+def _make_attempt(attempt: Attempt, run: RunDir) -> None:
+    for folder in (attempt.logs, attempt.nodes, attempt.preflight):
+        folder.mkdir(parents=True, exist_ok=True)
+    if not attempt.plan.exists():
+        write_text(attempt.plan, run.plan.read_text())
+
+
+def _run_worker(node: Node) -> str:
+    run_worker(node)
+    return Outcome.COMPLETED.value
+
+
+def _run_head(node: Node) -> str:
+    """The head's line, with a result.json whatever happens; the error of a bad end is raised again."""
+    _link_latest(node)
+    timeline = Timeline(node.attempt.progress, began=node.allocation.started or time.time())
+    head = Head(node, timeline)
+    error: SlurmmilesError | None = None
+    try:
+        head.run()
+    except SlurmmilesError as problem:
+        error = problem
+    except (
+        Exception
+    ) as problem:  # the boundary: whatever else went wrong is a failed run with a reason
+        log.exception("the agent failed")
+        error = RunFailed(f"the agent failed: {type(problem).__name__}: {problem}", where=node.name)
+    outcome = _outcome(node, error)
+    _write_result(
+        node, head, timeline, outcome, error
+    )  # before teardown, which a second signal may cut short
+    phase = timeline.phase
+    timeline.enter(Phase.TEARDOWN, f"{outcome.value}; stopping what was started")
+    head.teardown()
+    timeline.enter(Phase.DONE, f"{outcome.value}{f': {error}' if error else ''}")
+    _write_result(
+        node, head, timeline, outcome, error, phase=Phase.DONE if error is None else phase
+    )
+    if error is not None:
+        raise error if outcome.exit_code == error.exit_code else RunTimedOut(str(error))
+    return outcome.value
+
+
+def _outcome(node: Node, error: SlurmmilesError | None) -> Outcome:
+    """What the end is called: for a stop by signal, Slurm says whether it was the limit, a preemption or a user."""
+    if error is None:
+        return Outcome.COMPLETED
+    if not node.stop.name:
+        return Outcome.UNFIT if isinstance(error, UnfitNodes) else Outcome.FAILED
+    if not node.allocation.is_slurm:
+        return Outcome.CANCELLED
+    answer = shell.run(slurm.scontrol_argv(node.allocation.job_id), timeout=3.0)
+    state = slurm.parse_scontrol(answer.stdout)
+    return (
+        Outcome.TIMED_OUT
+        if state and state.state in ("TIMEOUT", "PREEMPTED")
+        else Outcome.CANCELLED
+    )
+
+
+def _write_result(
+    node: Node,
+    head: Head,
+    timeline: Timeline,
+    outcome: Outcome,
+    error: SlurmmilesError | None,
+    phase: Phase | None = None,
+) -> None:
+    result = RunResult(
+        run_id=node.run.run_id,
+        job_id=node.allocation.job_id,
+        restart=node.allocation.restart,
+        outcome=outcome,
+        exit_code=outcome.exit_code,
+        phase=phase or timeline.phase,
+        reason=str(error) if error else "the driver ended with exit code 0",
+        nodes=head.nodes,
+        started_at=timeline.began,
+        finished_at=time.time(),
+        seconds=dict(timeline.seconds),
+        joined_after_s=head.joined_after_s,
+        driver_exit_code=head.driver_exit_code,
+        preflight_verdict=head.verdict,
+        metrics=summarise(read_lines(node.attempt.metrics)),
+    )
+    write_json(node.attempt.result, result)
+    write_json(node.run.result, result)
+
+
+def _link_latest(node: Node) -> None:
+    """`latest` points at this attempt, replaced in one step."""
+    temporary = node.run.path / f".latest.{os.getpid()}"
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(node.attempt.path.relative_to(node.run.path))
+    temporary.replace(node.run.latest)
+
+
+def unpack_inline(word: str, run: RunDir, allocation: Allocation) -> None:
+    """For a rendered script: the head lays the run directory out from the plan that the script carries."""
+    if not allocation.is_head:
+        return
+    plan = decode_plan(word)
+    run.path.mkdir(parents=True, exist_ok=True)
+    if not run.token.exists():
+        write_text(run.token, secrets.token_hex(32), mode=0o600)
+    if read_json(run.submission) is None:
+        write_json(
+            run.submission,
+            {"job_id": allocation.job_id, "mode": "slurm", "submitted_at": time.time()},
+        )
+    write_json(run.plan, plan)
+
+
+def wait_visible(run: RunDir, allocation: Allocation) -> None:
+    """Until plan and token of the run can be read here; UnfitNodes, told to the head too, when they cannot."""
+    deadline = time.monotonic() + VISIBLE_S
+    while not (run.plan.is_file() and os.access(run.token, os.R_OK)):
+        if time.monotonic() >= deadline:
+            reason = f"it cannot see the run directory {run.path}"
+            if not allocation.is_head:
+                port = ports.candidates(allocation.job_id, nodefacts.ephemeral_floor())[0].control
+                control.complain(
+                    allocation.head, port, allocation.node, reason, time.monotonic() + COMPLAIN_S
+                )
+            raise UnfitNodes(
+                reason,
+                where=allocation.node,
+                fix="put the runs on a filesystem that every node mounts (--runs DIR), or have the mount repaired",
+            )
+        time.sleep(0.2)
+
+
+def main(argv: list[str]) -> int:
+    """Exit status of the task; Slurm reports the highest of all tasks as the step's."""
+    parser = argparse.ArgumentParser(prog="python -m slurmmiles.agent")
+    parser.add_argument("--run-dir", type=Path, required=True)
+    parser.add_argument(
+        "--submitit", type=Path, help="submitit's folder, when it submitted the job"
+    )
+    args = parser.parse_args(argv)
+    run = RunDir(args.run_dir.absolute())
+    try:
+        allocation = _allocation()
+        if word := os.environ.pop(INLINE_PLAN, ""):
+            unpack_inline(word, run, allocation)
+        wait_visible(run, allocation)
+        if args.submitit:
+            from submitit.core.submission import process_job
+
+            process_job(args.submitit)
+        else:
+            run_node(str(run.path))
+    except SlurmmilesError as error:
+        print(f"slurmmiles: {error}", file=sys.stderr, flush=True)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

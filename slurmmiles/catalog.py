@@ -1,0 +1,103 @@
+"""Which recipes, sites, models and GPUs there are: those that ship, and those that the user added.
+
+The user's own lie in $XDG_CONFIG_HOME/slurmmiles/{recipes,sites,models,gpus}; they win over shipped ones of the same name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel
+from ruamel.yaml.comments import CommentedMap
+
+from slurmmiles import yamlfile
+from slurmmiles.errors import BadInput, did_you_mean
+from slurmmiles.gpus import GpuFacts
+from slurmmiles.models import ModelFacts
+from slurmmiles.recipe import Recipe
+from slurmmiles.site import Site
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def shipped(folder: str) -> Path:
+    """A data folder of ours: inside the installed package, or beside it in a checkout."""
+    here = Path(__file__).resolve().parent
+    for place in (here / folder, here.parent / folder):
+        if place.is_dir():
+            return place
+    raise BadInput(
+        f"the folder {folder!r} is missing from this installation", fix="install slurmmiles again"
+    )
+
+
+def user_folder(env: Mapping[str, str]) -> Path:
+    """The user's own configuration folder (XDG Base Directory Specification)."""
+    base = env.get("XDG_CONFIG_HOME") or str(Path(env.get("HOME", "/")) / ".config")
+    return Path(base) / "slurmmiles"
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """Where to look, user's folder first."""
+
+    roots: tuple[Path, ...]
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str]) -> Catalog:
+        return cls((user_folder(env), shipped("configs")))
+
+    def files(self, kind: str) -> dict[str, Path]:
+        """Name to file for `kind` ("recipes", "sites", "models", "gpus"), sorted by name."""
+        found: dict[str, Path] = {}
+        for root in reversed(self.roots):
+            found |= {p.stem: p for p in sorted((root / kind).glob("*.yaml"))}
+        return dict(sorted(found.items()))
+
+    def find(self, kind: str, name: str) -> Path:
+        """The file of `name`, or `name` itself when it is a path; BadInput with did-you-mean otherwise."""
+        if name.endswith((".yaml", ".yml")) or "/" in name:
+            path = Path(name)
+            if not path.is_file():
+                raise BadInput(
+                    f"there is no file {name!r}", where=f"--{kind[:-1]}", fix="check the path"
+                )
+            return path
+        files = self.files(kind)
+        if name not in files:
+            raise BadInput(f"unknown {kind[:-1]} {name!r}", fix=did_you_mean(name, list(files)))
+        return files[name]
+
+    def _load(
+        self,
+        kind: str,
+        name: str,
+        model: type[Model],
+        settings: Sequence[str] = (),
+        named: bool = True,
+    ) -> Model:
+        path = self.find(kind, name)
+        data = yamlfile.load_mapping(path)
+        _default_name(data, path, named)
+        yamlfile.apply_settings(data, yamlfile.parse_settings(settings))
+        return yamlfile.validate(data, model, path=path, settings=settings)
+
+    def recipe(self, name: str, settings: Sequence[str] = ()) -> Recipe:
+        return self._load("recipes", name, Recipe, settings)
+
+    def site(self, name: str) -> Site:
+        return self._load("sites", name, Site)
+
+    def model(self, name: str) -> ModelFacts:
+        return self._load("models", name, ModelFacts)
+
+    def gpu(self, name: str) -> GpuFacts:
+        return self._load("gpus", name.lower(), GpuFacts)
+
+
+def _default_name(data: CommentedMap, path: Path, named: bool) -> None:
+    if named and "name" not in data:
+        data["name"] = path.stem

@@ -1,0 +1,118 @@
+"""`submit`: plan, render, submit, and wait when asked to."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from shutil import which
+from typing import Any
+
+import click
+
+from slurmmiles import show
+from slurmmiles.catalog import shipped
+from slurmmiles.commands.options import (
+    build_plan,
+    json_option,
+    plan_options,
+    print_json,
+    runs_dir,
+    runs_option,
+)
+from slurmmiles.commands.plan import refuse_unfitting
+from slurmmiles.errors import BadInput
+from slurmmiles.job import Job, refuse_active
+from slurmmiles.rundir import RunDir
+from slurmmiles.sandbox.layout import DEFAULT_DIR
+from slurmmiles.sandbox.lifecycle import client_bin
+from slurmmiles.submit import (
+    new_run_id,
+    prepare,
+    refuse_node_local,
+    rendered,
+    submit_local,
+    submit_slurm,
+)
+
+
+@click.command()
+@plan_options
+@runs_option
+@click.option(
+    "--run-id", help="The run's name (default: recipe and time); an ended run's id resumes it."
+)
+@click.option("--local", is_flag=True, help="On this machine, without Slurm.")
+@click.option("--dry-run", is_flag=True, help="Print the script; submit nothing.")
+@click.option("--wait", is_flag=True, help="Stay until the run ends, and exit with its code.")
+@json_option
+def submit(
+    runs: Path | None,
+    run_id: str | None,
+    local: bool,
+    dry_run: bool,
+    wait: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Submit a run of RECIPE and print its id, its job and what to type next.
+
+    \b
+    Example: slurmmiles submit --nodes 2 tiny --wait
+             slurmmiles submit tiny --local --wait
+    """
+    on_sandbox = not local and use_slurm()
+    decided, site = build_plan(
+        **{**options, "site": options["site"] or on_sandbox or None}, local=local
+    )
+    refuse_unfitting(decided)
+    where = runs_dir(runs, site)
+    if dry_run:
+        sys.stdout.write(rendered(decided, shipped("sbatch_templates"), where))
+        return
+    run = RunDir(where / (run_id or new_run_id(decided.recipe)))
+    start(decided, run, local)
+    finish(run, wait, as_json)
+
+
+def use_slurm() -> str:
+    """Put a running sandbox's tools on PATH when there is no sbatch; its site's name, or "". BadInput without both."""
+    if which("sbatch") is not None and not os.environ.get("SLURMMILES_SANDBOX_DIR"):
+        return ""
+    tools = client_bin(Path(os.environ.get("SLURMMILES_SANDBOX_DIR", DEFAULT_DIR)))
+    if tools is not None:
+        os.environ["PATH"] = f"{tools}:{os.environ.get('PATH', '')}"
+        return "sandbox"
+    if which("sbatch") is None:
+        raise BadInput(
+            "there is no Slurm on this machine (no sbatch on PATH)",
+            fix="log in to a cluster, use --local, or start simulated nodes with `slurmmiles sandbox up`",
+        )
+    return ""
+
+
+def start(decided: Any, run: RunDir, local: bool) -> None:
+    """Everything that changes something: the run directory and the job."""
+    if not local:
+        refuse_node_local(run.path)
+    refuse_active(run)
+    prepare(run, decided)
+    if local:
+        submit_local(decided, run, os.environ)
+    else:
+        submit_slurm(decided, run, shipped("sbatch_templates"), os.environ)
+
+
+def finish(run: RunDir, wait: bool, as_json: bool) -> None:
+    """Say what was started, or stay and say how it ended."""
+    job = Job(run)
+    if not wait:
+        facts = {"run_id": run.run_id, "job_id": job.job_id, "run_dir": str(run.path)}
+        print_json(facts) if as_json else show.submitted(run.run_id, job.job_id, run.path)
+        return
+    if not as_json:
+        show.submitted(run.run_id, job.job_id, run.path)
+    status = job.wait(show.Ticker(job, quiet=as_json))
+    result = status.result or {}
+    print_json({**show.status_fields(status), **result}) if as_json else show.ended(status)
+    sys.exit(status.exit_code)

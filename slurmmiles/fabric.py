@@ -1,0 +1,65 @@
+"""The environment that a run's processes need, as a table of value, origin and reason.
+
+Precedence: the user's `--set env.X`, the recipe, the site, then our defaults; a value that only a node knows is
+a placeholder which that node fills in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from slurmmiles.planfile import EnvValue
+from slurmmiles.recipe import Recipe
+from slurmmiles.site import Site
+
+# Set by the agent, never by a person: a value of one's own here would point the nodes at different clusters.
+OURS = frozenset({"RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"})
+
+
+def resolve_env(
+    recipe: Recipe, site: Site, *, device: str, user: Mapping[str, str]
+) -> dict[str, EnvValue]:
+    """The environment around `ray start` on each node, sorted by name."""
+    table = _defaults(device)
+    for name, value in site.env.items():
+        table[name] = EnvValue(value=_text(value), origin=f"site {site.name}")
+    for name, value in recipe.env.items():
+        origin = "user" if name in user else f"recipe {recipe.name}"
+        table[name] = EnvValue(value=_text(value), origin=origin)
+    return dict(sorted(table.items()))
+
+
+def _text(value: str | int | float | bool) -> str:
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def _defaults(device: str) -> dict[str, EnvValue]:
+    def node(value: str, why: str) -> EnvValue:
+        return EnvValue(value=value, origin="node", why=why)
+
+    def default(value: str, why: str) -> EnvValue:
+        return EnvValue(value=value, origin="default", why=why)
+
+    table = {
+        "PYTHONUNBUFFERED": default("1", "a killed process must not take its last lines with it"),
+        "RAY_USAGE_STATS_ENABLED": default("0", "compute nodes have no way out"),
+        "RAY_DEDUP_LOGS": default("0", "a line that only one rank prints must not be folded away"),
+        "TOKENIZERS_PARALLELISM": default("false", "tokenizers' threads do not survive a fork"),
+        "MASTER_ADDR": node(
+            "{head_address}", "torch.distributed's rendezvous, on the interface of the run"
+        ),
+        "GLOO_SOCKET_IFNAME": node(
+            "{interface}", "Gloo takes 127.0.0.1 when the host name resolves to it"
+        ),
+        "SGLANG_HOST_IP": node(
+            "{node_address}", "SGLang would choose an address by the default route"
+        ),
+        "no_proxy": node("{no_proxy}", "a site's proxy must not see traffic between the nodes"),
+        "NO_PROXY": node("{no_proxy}", "the same for programs that read this spelling"),
+    }
+    if device == "gpu":
+        table["NCCL_SOCKET_IFNAME"] = node("={interface}", "NCCL's bootstrap, by exact name")
+        table["CUDA_DEVICE_MAX_CONNECTIONS"] = default(
+            "1", "Megatron's overlap of TP communication relies on it"
+        )
+    return table

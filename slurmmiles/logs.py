@@ -1,0 +1,62 @@
+"""The log files of a run, printed once or followed until it ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from slurmmiles.errors import BadInput, did_you_mean
+from slurmmiles.job import Job
+
+POLL_S = 0.5
+
+
+def log_files(job: Job, node: str | None) -> list[Path]:
+    """Which files to show, newest attempt; BadInput for a node that has none, with those that have."""
+    attempt = job.attempt()
+    if node is not None:
+        found = (
+            [p for p in (attempt.agent_log(node), attempt.ray_log(node)) if p.exists()]
+            if attempt
+            else []
+        )
+        if not found:
+            known = (
+                sorted(p.name.removesuffix(".agent.log") for p in attempt.logs.glob("*.agent.log"))
+                if attempt
+                else []
+            )
+            raise BadInput(
+                f"node {node!r} has no logs in run {job.run.run_id}", fix=did_you_mean(node, known)
+            )
+        return found
+    if attempt is not None and attempt.driver_log.exists():
+        return [attempt.driver_log]
+    if job.submission.mode == "local":
+        return sorted((job.run.path / "local").glob(f"{job.job_id}.*.log"))
+    return [job.run.submitit / f"{job.job_id}_0_log.out"]
+
+
+def follow(paths: list[Path], job: Job, following: bool) -> Iterator[str]:
+    """The text of the files, one after another; when following, what is added until the job has ended."""
+    offsets = dict.fromkeys(paths, 0)
+    while True:
+        ended = not following or job.status().ended
+        for path in paths:
+            text, offsets[path] = _read_from(path, offsets[path])
+            if text:
+                yield text
+        if ended:
+            return
+        time.sleep(POLL_S)
+
+
+def _read_from(path: Path, offset: int) -> tuple[str, int]:
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            data = file.read()
+    except OSError:
+        return "", offset
+    return data.decode(errors="replace"), offset + len(data)

@@ -1,0 +1,172 @@
+"""The verdict: every term at each phase of the colocated cycle, against the card and the host."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+from slurmmiles.gpus import GpuFacts
+from slurmmiles.memory.advice import FORMULAS, gpu_notes, host_notes, rollout_notes
+from slurmmiles.memory.host import cpu_node_host_gb, gpu_node_host_gb
+from slurmmiles.memory.serving import EngineShape, engine_weight_bytes
+from slurmmiles.memory.terms import (
+    GpuTerms,
+    Verdict,
+    gpu_terms,
+    judge,
+    judge_pool,
+    phase_totals,
+    rollout_terms,
+    worst,
+)
+from slurmmiles.memory.training import OptimizerMemory, Recompute, TrainingBytes, training_bytes
+from slurmmiles.models import ModelFacts
+from slurmmiles.parameters import count_parameters
+from slurmmiles.topology import Rollout, Topology
+
+HOST_TIGHT = 0.1
+"""The page cache, and what a site runs besides, want some of the host."""
+PHASES = ("train", "offloaded", "rollout", "update_weights")
+
+
+class MemoryFit(BaseModel):
+    """All terms in GB of 1e9 bytes; `gpu_gb` is the fullest GPU in training, with `calibration`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    gpu_gb: dict[str, float]
+    gpu_phases_gb: dict[str, float]
+    """The GPU's total in each phase: train, offloaded, rollout, update_weights."""
+    rollout_gb: dict[str, float]
+    host_gb: dict[str, float | None]
+    """One node; `page_cache` is wanted and not in `total`; `limit` None: not known."""
+    verdict: Verdict
+    notes: tuple[str, ...]
+
+
+def fit(
+    *,
+    model: ModelFacts,
+    topology: Topology,
+    rollout: Rollout | None,
+    gpu: GpuFacts | None,
+    gpus_per_node: int,
+    host_memory_gb: float | None = None,
+    optimizer: OptimizerMemory,
+    recompute: Recompute = "none",
+    max_tokens_per_gpu: int = 4096,
+    log_probs_chunk_size: int | None = None,
+    mem_fraction: float = 0.7,
+    param_bytes: int = 2,
+    grad_bytes: int = 4,
+) -> MemoryFit:
+    """Whether the run fits. `gpu` None: CPUs only, `gpus_per_node` then the ranks of a node.
+
+    `max_tokens_per_gpu` is a micro-batch's length: miles' flag, or the row length. `rollout` None:
+    no engines (supervised fine-tuning).
+    """
+    effective: Recompute = recompute if model.honours_recompute else "none"
+    stages = [
+        training_bytes(
+            model,
+            topology,
+            stage,
+            optimizer=optimizer,
+            recompute=effective,
+            tokens=max_tokens_per_gpu,
+            log_probs_chunk=log_probs_chunk_size,
+            param_bytes=param_bytes,
+            grad_bytes=grad_bytes,
+        )
+        for stage in range(topology.pp)
+    ]
+    on_gpu = 1.0 - optimizer.cpu_offload_fraction if gpu else 1.0
+    fullest = max(stages, key=lambda held: held.on_device(on_gpu))
+    notes = []
+    if recompute != effective:
+        notes.append(f"{model.name} takes no recompute settings, whatever the flags say")
+    if gpu is None:
+        host = _cpu_host(model, rollout, fullest, gpus_per_node, host_memory_gb, param_bytes)
+        terms, phases, serving = None, dict.fromkeys(PHASES, 0.0), {}
+        verdicts: list[Verdict] = ["fits"]
+    else:
+        terms = gpu_terms(model, fullest, on_gpu, has_rollout=rollout is not None)
+        serving = _serving(model, rollout, gpu, mem_fraction)
+        phases = phase_totals(terms, serving)
+        host = _gpu_host(model, rollout, fullest, optimizer, gpus_per_node, host_memory_gb)
+        notes += gpu_notes(model, fullest, terms, optimizer.cpu_offload_fraction, effective, gpu)
+        verdicts = [judge(total, gpu.memory_gb) for total in phases.values()]
+        if rollout is not None:
+            notes += rollout_notes(
+                model, rollout, serving, gpu, mem_fraction, topology.world_size, gpus_per_node
+            )
+            verdicts.append(judge_pool(serving, gpu))
+    if host_memory_gb is not None:
+        verdicts.append(judge(host["total"] or 0.0, host_memory_gb, HOST_TIGHT))
+    return MemoryFit(
+        gpu_gb=_rounded(_with_total(terms, gpu)),
+        gpu_phases_gb=_rounded(phases),
+        rollout_gb=_rounded(serving),
+        host_gb={name: None if v is None else round(v, 3) for name, v in host.items()},
+        verdict=worst(verdicts),
+        notes=(*notes, *host_notes(host), FORMULAS),
+    )
+
+
+def _serving(
+    model: ModelFacts, rollout: Rollout | None, gpu: GpuFacts, mem_fraction: float
+) -> dict[str, float]:
+    if rollout is None:
+        return {}
+    engine = EngineShape(rollout.gpus_per_engine, rollout.dp)
+    return rollout_terms(model, engine, gpu, mem_fraction)
+
+
+def _gpu_host(
+    model: ModelFacts,
+    rollout: Rollout | None,
+    trained: TrainingBytes,
+    optimizer: OptimizerMemory,
+    gpus_per_node: int,
+    limit: float | None,
+) -> dict[str, float | None]:
+    on_gpu = 1.0 - optimizer.cpu_offload_fraction
+    terms = gpu_node_host_gb(
+        trained,
+        optimizer,
+        gpus_per_node=gpus_per_node,
+        on_gpu_bytes=trained.weights + trained.grads + on_gpu * trained.states,
+        checkpoint_bytes=2.0 * count_parameters(model).total,
+        nodes_per_engine=rollout.nodes_per_engine if rollout else 1,
+    )
+    return {**terms, "limit": limit}
+
+
+def _cpu_host(
+    model: ModelFacts,
+    rollout: Rollout | None,
+    trained: TrainingBytes,
+    ranks_per_node: int,
+    limit: float | None,
+    param_bytes: int,
+) -> dict[str, float | None]:
+    engines, weights = 0.0, 0.0
+    if rollout is not None:
+        engines = max(1.0, ranks_per_node / rollout.gpus_per_engine)
+        shape = EngineShape(rollout.gpus_per_engine, rollout.dp)
+        weights = engine_weight_bytes(model, shape, param_bytes)[0] * rollout.gpus_per_engine
+    terms = cpu_node_host_gb(
+        trained, ranks_per_node=ranks_per_node, engine_bytes=weights, engines_per_node=engines
+    )
+    return {**terms, "limit": limit}
+
+
+def _with_total(terms: GpuTerms | None, gpu: GpuFacts | None) -> dict[str, float]:
+    """All terms with `total` and `limit`; zeros on a machine without GPUs."""
+    if terms is None or gpu is None:
+        zero = GpuTerms(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+        return {**zero.as_dict(), "total": 0.0, "limit": 0.0}
+    return {**terms.as_dict(), "total": terms.total, "limit": gpu.memory_gb}
+
+
+def _rounded(terms: dict[str, float]) -> dict[str, float]:
+    return {name: round(value, 3) for name, value in terms.items()}

@@ -1,0 +1,94 @@
+"""What is asked of Slurm: the directives, the step's arguments and the time limit of a plan; pure."""
+
+from __future__ import annotations
+
+from slurmmiles.errors import BadInput
+from slurmmiles.planfile import SlurmPlan
+from slurmmiles.recipe import Recipe
+from slurmmiles.site import Site
+
+# Decided by the plan: given again in `extra`, sbatch would take the last one and the plan would be untrue.
+DECIDED = frozenset(
+    {"nodes", "ntasks", "ntasks-per-node", "job-name", "array", "gpus-per-task", "output"}
+)
+STEP_WAIT_S = 120  # srun --wait: how long the other agents may take after the first has left
+
+
+def wall_seconds(text: str) -> int:
+    """Slurm's `[D-]HH:MM:SS` in seconds."""
+    days, _, clock = text.rpartition("-")
+    hours, minutes, seconds = (int(part) for part in clock.split(":"))
+    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def slurm_request(recipe: Recipe, site: Site, *, nodes: int, gpus_per_node: int) -> SlurmPlan:
+    """The request for `nodes` nodes of `gpus_per_node` GPUs; BadInput for an `extra` that the plan decides."""
+    s = recipe.slurm
+    _refuse_decided(recipe, site)
+    exclusive = _first(s.exclusive, site.exclusive, gpus_per_node > 0)
+    cpus = s.cpus_per_task or (site.cpus_per_node if exclusive else None)
+    wanted: dict[str, str | None | bool] = {
+        "job-name": recipe.name,
+        "nodes": str(nodes),
+        "ntasks-per-node": "1",
+        "cpus-per-task": str(cpus) if cpus else False,
+        "time": s.time,
+        "mem": s.mem or ("0" if exclusive else False),
+        "exclusive": None if exclusive else False,
+        "partition": s.partition or site.partition or False,
+        "account": s.account or site.account or False,
+        "qos": s.qos or site.qos or False,
+        "constraint": s.constraint or False,
+        "reservation": s.reservation or False,
+        "exclude": s.exclude or False,
+        "open-mode": "append",
+    }
+    if gpus_per_node:
+        kind, value = ("gres", f"gpu:{gpus_per_node}") if site.gpu_request == "gres" else ("", "")
+        wanted[kind or "gpus-per-node"] = value or str(gpus_per_node)
+    for name, extra in {**site.extra, **s.extra}.items():
+        wanted[name] = None if extra is True else False if extra is False else str(extra)
+    return SlurmPlan(
+        directives=tuple((k, v) for k, v in wanted.items() if not isinstance(v, bool)),
+        srun_args=_srun_args(site, cpus),
+        setup=tuple(site.setup),
+        time_s=wall_seconds(s.time),
+    )
+
+
+def _srun_args(site: Site, cpus: int | None) -> tuple[str, ...]:
+    """One task a node, with the CPUs of the job: srun has not inherited --cpus-per-task since Slurm 22.05.
+
+    A bad exit does not end the step at once (the agents tell each other and clean up); --wait is the backstop.
+    """
+    return (
+        "--ntasks-per-node=1",
+        f"--cpus-per-task={cpus or '$SLURM_CPUS_ON_NODE'}",
+        "--kill-on-bad-exit=0",
+        f"--wait={STEP_WAIT_S}",
+        "--unbuffered",
+        "--label",
+        *site.srun_args,
+    )
+
+
+def _first(*values: bool | None) -> bool:
+    return next(bool(v) for v in values if v is not None)
+
+
+def _refuse_decided(recipe: Recipe, site: Site) -> None:
+    for where, extra in (
+        (f"recipe {recipe.name}", recipe.slurm.extra),
+        (f"site {site.name}", site.extra),
+    ):
+        for name in extra:
+            if name.lstrip("-") != name or not name.replace("-", "").isalnum():
+                raise BadInput(
+                    f"{name!r} is not an sbatch long option",
+                    where=f"{where}, extra",
+                    fix="write it without dashes in front",
+                )
+            if name in DECIDED:
+                raise BadInput(
+                    f"{name!r} is decided by the plan", where=f"{where}, extra", fix="remove it"
+                )

@@ -1,0 +1,7 @@
+"""Stand-in for torchvision.ops (see the package)."""
+
+from __future__ import annotations
+
+from torchvision import refusing
+
+__getattr__ = refusing(__name__)
