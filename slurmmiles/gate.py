@@ -20,6 +20,7 @@ from slurmmiles.preflight.host import judge_hosts
 from slurmmiles.preflight.network import Measurement, judge_network
 from slurmmiles.ray_cluster import RayNode
 from slurmmiles.report import Finding, Report, Verdict
+from slurmmiles.result import Phase
 from slurmmiles.timeline import Timeline
 
 log = logging.getLogger(__name__)
@@ -46,6 +47,7 @@ class Gate:
         self._deadline = time.monotonic() + node.plan.ray.join_deadline_s
         self._findings: list[Finding] = []
         self._dropped: dict[str, str] = {}
+        self.joined_after_s: float | None = None
 
     def wait_for_agents(self) -> None:
         """Until each worker's agent has reported its facts, or cannot; UnfitNodes when too few are left."""
@@ -115,7 +117,7 @@ class Gate:
                 if gone := self._gone(nodes):
                     self._drop(gone, code="not_joined")
                     return False
-                self._timeline.say(_sentence(len(nodes), self._unregistered(nodes)))
+                self._report_progress(nodes)
                 time.sleep(POLL_S)
         finally:
             child.stop(grace=2.0)
@@ -129,6 +131,18 @@ class Gate:
                 fix="read this log",
             )
         return True
+
+    def _report_progress(self, nodes: tuple[str, ...]) -> None:
+        """Say who is missing; the phase `join` ends at the moment when nobody is."""
+        missing = self._unregistered(nodes)
+        if missing or self._timeline.phase is not Phase.JOIN:
+            self._timeline.say(_sentence(len(nodes), missing))
+            return
+        self.joined_after_s = round(time.time() - self._timeline.began, 3)
+        self._line.send({"type": "joined"})
+        self._timeline.enter(
+            Phase.PREFLIGHT, f"all {len(nodes)} nodes joined after {self.joined_after_s:.1f} s"
+        )
 
     def _left(self) -> tuple[str, ...]:
         return tuple(n for n in self._node.allocation.nodes if n not in self._dropped)

@@ -65,11 +65,7 @@ class Head:
         gate = Gate(self.node, self.timeline, self._line, self._ray, facts, block)
         gate.wait_for_agents()
         self.nodes = gate.wait_for_ray(env)
-        self.joined_after_s = round(time.time() - self.timeline.began, 3)
-        self._line.send({"type": "joined"})
-        self.timeline.enter(
-            Phase.PREFLIGHT, f"all {len(self.nodes)} nodes joined after {self.joined_after_s:.1f} s"
-        )
+        self.joined_after_s = gate.joined_after_s
         self.nodes, self.verdict = gate.judge(self.nodes)
         self._drive(block, facts, values)
 

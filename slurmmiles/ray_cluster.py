@@ -124,4 +124,4 @@ class RayNode:
         return spoken[-1][-300:] if spoken else "it printed nothing"
 
     def stop(self) -> None:
-        self._process.stop(grace=8.0)
+        self._process.stop(grace=3.0)

@@ -124,7 +124,7 @@ def submit_slurm(plan: Plan, run: RunDir, templates: Path, env: Mapping[str, str
 
     executor = Executor(run.submitit)
     executor.update_parameters(
-        nodes=plan.allocated_nodes, tasks_per_node=1, timeout_min=max(1, plan.slurm.time_s // 60)
+        nodes=plan.allocated_nodes, ntasks_per_node=1, time=max(1, plan.slurm.time_s // 60)
     )
     try:
         job = executor.submit(run_node, str(run.path))

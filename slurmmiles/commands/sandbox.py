@@ -31,10 +31,6 @@ in_dir = click.option(
 )
 
 
-def _number(name: str, default: int, text: str) -> click.decorators.FC:
-    return click.option(name, type=int, default=default, show_default=True, help=text)
-
-
 def _here() -> Path:
     """The working directory; / where it was removed under our feet."""
     try:
@@ -54,23 +50,38 @@ def sandbox() -> None:
 
 @sandbox.command()
 @in_dir
-@_number("--nodes", DEFAULT.nodes, "Number of nodes, 1 to 16.")
-@_number("--cpus", DEFAULT.cpus, "CPUs that each node claims.")
-@_number("--gpus", DEFAULT.gpus, "GPUs that each node claims, 0 to 16.")
-@_number("--slurmd-timeout", DEFAULT.slurmd_timeout, "Seconds until a silent node is given up.")
+@click.option("--nodes", default=DEFAULT.nodes, show_default=True, help="1 to 16 nodes.")
+@click.option("--cpus", default=DEFAULT.cpus, show_default=True, help="CPUs of a node.")
+@click.option("--gpus", default=DEFAULT.gpus, show_default=True, help="GPUs of a node, 0 to 16.")
+@click.option(
+    "--slurmd-timeout",
+    default=DEFAULT.slurmd_timeout,
+    show_default=True,
+    help="Seconds until Slurm gives up a silent node.",
+)
 @click.option("--topology", is_flag=True, help="Four nodes to a leaf switch (topology/tree).")
 @click.option("--share", multiple=True, help="A directory under /tmp that all nodes see.")
 @click.option("--force", is_flag=True, help="Restart another size even while jobs run.")
-def up(where: SandboxDir, share: tuple[str, ...], force: bool, **sizes: int) -> None:
+def up(
+    where: SandboxDir,
+    nodes: int,
+    cpus: int,
+    gpus: int,
+    slurmd_timeout: int,
+    topology: bool,
+    share: tuple[str, ...],
+    force: bool,
+) -> None:
     """Start the sandbox and wait until every node is idle.
 
     Each node has its own processes, host name, address, /tmp and /dev/shm; every other directory
-    is the machine's own, as on a shared filesystem. Running already with these sizes: nothing to do.
+    is the machine's own, as on a shared filesystem. Does nothing if it runs with these sizes.
 
     \b
     Example: slurmmiles sandbox up --nodes 4
     """
-    spec = Spec(share=tuple(os.path.abspath(path) for path in share), **sizes)
+    shared = tuple(os.path.abspath(path) for path in share)
+    spec = Spec(nodes, cpus, gpus, slurmd_timeout=slurmd_timeout, topology=topology, share=shared)
     click.echo(lifecycle.up(where, spec, cwd=_here(), force=force))
 
 

@@ -45,7 +45,7 @@ class MemoryFit(BaseModel):
 
 def fit(
     *,
-    model: ModelFacts,
+    model: ModelFacts | None,
     topology: Topology,
     rollout: Rollout | None,
     gpu: GpuFacts | None,
@@ -62,8 +62,10 @@ def fit(
     """Whether the run fits. `gpu` None: CPUs only, `gpus_per_node` then the ranks of a node.
 
     `max_tokens_per_gpu` is a micro-batch's length: miles' flag, or the row length. `rollout` None:
-    no engines (supervised fine-tuning).
+    no engines (supervised fine-tuning). `model` None: nothing is trained, so everything fits.
     """
+    if model is None:
+        return _nothing_to_fit(gpu, host_memory_gb)
     effective: Recompute = recompute if model.honours_recompute else "none"
     stages = [
         training_bytes(
@@ -109,6 +111,17 @@ def fit(
         host_gb={name: None if v is None else round(v, 3) for name, v in host.items()},
         verdict=worst(verdicts),
         notes=(*notes, *host_notes(host), FORMULAS),
+    )
+
+
+def _nothing_to_fit(gpu: GpuFacts | None, limit: float | None) -> MemoryFit:
+    return MemoryFit(
+        gpu_gb=_with_total(None, gpu),
+        gpu_phases_gb=dict.fromkeys(PHASES, 0.0),
+        rollout_gb={},
+        host_gb={"object_store": 0.0, "total": 0.0, "limit": limit},
+        verdict="fits",
+        notes=("no model: nothing to fit",),
     )
 
 
@@ -161,11 +174,10 @@ def _cpu_host(
 
 
 def _with_total(terms: GpuTerms | None, gpu: GpuFacts | None) -> dict[str, float]:
-    """All terms with `total` and `limit`; zeros on a machine without GPUs."""
-    if terms is None or gpu is None:
-        zero = GpuTerms(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-        return {**zero.as_dict(), "total": 0.0, "limit": 0.0}
-    return {**terms.as_dict(), "total": terms.total, "limit": gpu.memory_gb}
+    """All terms with `total` and `limit`; zeros where nothing is on a GPU."""
+    found = terms or GpuTerms(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    limit = gpu.memory_gb if gpu else 0.0
+    return {**found.as_dict(), "total": found.total, "limit": limit}
 
 
 def _rounded(terms: dict[str, float]) -> dict[str, float]:

@@ -97,10 +97,11 @@ def _nodes(spec: Spec) -> list[str]:
     gres = f" Gres=gpu:{spec.gpus}" if spec.gpus else ""
     size = f"{cores} RealMemory={spec.memory_mb}{gres} State=UNKNOWN"
     low = "Default=YES PriorityTier=10 PreemptMode=REQUEUE GraceTime=20"
+    high = "PriorityTier=100 PreemptMode=OFF"
     return [
         f"NodeName={names} NodeAddr={addresses} {size}",
         f"PartitionName=main Nodes={names} MaxTime=INFINITE State=UP {low}",
-        f"PartitionName=high Nodes={names} MaxTime=INFINITE State=UP PriorityTier=100 PreemptMode=OFF",
+        f"PartitionName=high Nodes={names} MaxTime=INFINITE State=UP {high}",
     ]
 
 
@@ -113,7 +114,7 @@ def gres_conf(where: SandboxDir, spec: Spec) -> str:
 
 
 def cgroup_conf(machine: Machine) -> str:
-    """cgroup.conf: cgroups track a job's processes and constrain nothing: the sizes are not real."""
+    """cgroup.conf: cgroups track a job's processes and constrain nothing (no size is real)."""
     lines = ["CgroupMountpoint=/sys/fs/cgroup"]
     lines += [f"Constrain{what}=no" for what in ("Cores", "RAMSpace", "Devices")]
     if machine.cgroup == "v2":

@@ -96,7 +96,8 @@ def _visible(where: SandboxDir, node: str, cwd: Path) -> bool:
     if node == LOGIN_NAME or Path("/tmp") not in (cwd, *cwd.parents):
         return True
     spec, _ = read_record(where)
-    return any(Path(shared) in (cwd, *cwd.parents) for shared in (*spec.share, where.root))
+    shared = {where.root, *map(Path, spec.share)}
+    return not shared.isdisjoint((cwd, *cwd.parents))
 
 
 def _as_user(name: str | None) -> list[str]:

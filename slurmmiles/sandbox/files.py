@@ -115,8 +115,10 @@ def remove(where: SandboxDir) -> None:
     """Remove the directory; BadInput when it is not a sandbox's, or something is mounted in it."""
     if not where.root.exists():
         return
-    if not where.record.exists() and (not where.root.is_dir() or any(where.root.iterdir())):
-        raise BadInput(f"{where.root} is not a sandbox's", fix="give an empty or new --dir")
+    if not where.record.exists():
+        if not where.root.is_dir() or any(where.root.iterdir()):
+            raise BadInput(f"{where.root} is not a sandbox's", fix="give an empty or new --dir")
+        return
     mounted = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     if inside := [point for point in mounted if where.root in Path(point).parents]:
         raise BadInput(f"{inside[0]} is mounted in the sandbox", fix=f"umount {inside[0]}")
@@ -124,7 +126,7 @@ def remove(where: SandboxDir) -> None:
 
 
 def remove_cgroups(where: SandboxDir) -> None:
-    """Remove our folder in each cgroup hierarchy, innermost first; its processes have just ended."""
+    """Remove our folder in each cgroup hierarchy, innermost first; its processes just ended."""
     deadline = time.monotonic() + PATIENCE_S
     for top in (CGROUPS / where.cgroup_name, *CGROUPS.glob(f"*/{where.cgroup_name}")):
         while top.exists():

@@ -1,4 +1,4 @@
-"""What the machine below the sandbox offers: root, packages, namespaces, cgroups, Slurm's version."""
+"""What the machine below the sandbox offers: root, packages, namespaces, cgroups, Slurm."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def slurm_version() -> tuple[int, int]:
 def cgroup_kind(mountinfo: str, slurm: tuple[int, int]) -> str:
     """The cgroups by which slurmd can track jobs: "v1", "v2" or "none" (proc_pid_mountinfo(5)).
 
-    slurmd knows v2 since 22.05 and refuses it beside v1 hierarchies ("Hybrid mode is not supported").
+    slurmd knows v2 since 22.05 and refuses it beside v1 ("Hybrid mode is not supported").
     """
     kinds = {}
     for line in mountinfo.splitlines():

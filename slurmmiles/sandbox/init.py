@@ -114,7 +114,7 @@ def _wire(where: SandboxDir, name: str) -> None:
 
 
 def _munged_argv(where: SandboxDir) -> list[str]:
-    """One munged serves every node by its socket; --force, for the folders above are not munge's."""
+    """One munged serves every node by its socket; --force: the folders above are not munge's."""
     own = where.munge_key.parent
     return [
         *("munged", "--force", f"--key-file={where.munge_key}", f"--socket={where.munge_socket}"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from slurmmiles.topology.batches import check_batches
 from slurmmiles.topology.engines import Rollout, make_rollout
-from slurmmiles.topology.layout import Topology, make_topology, warnings
+from slurmmiles.topology.layout import Topology, flat_topology, make_topology, warnings
 from slurmmiles.topology.layout_rules import split_layers
 from slurmmiles.topology.ranks import RankPlace, Reach, groups, rank_grid, traffic
 
@@ -19,6 +19,7 @@ __all__ = [
     "Rollout",
     "Topology",
     "check_batches",
+    "flat_topology",
     "groups",
     "make_rollout",
     "make_topology",

@@ -33,7 +33,7 @@ class Topology(BaseModel):
     @property
     def stages(self) -> tuple[range, ...]:
         """The layer indices (from 0) of each pipeline stage."""
-        starts = [sum(self.layers_per_stage[:s]) for s in range(self.pp)]
+        starts = [sum(self.layers_per_stage[:s]) for s in range(len(self.layers_per_stage))]
         return tuple(range(a, a + n) for a, n in zip(starts, self.layers_per_stage, strict=True))
 
 
@@ -89,6 +89,14 @@ def make_topology(
         or (),
         sequence_parallel=sequence_parallel,
     )
+
+
+def flat_topology(world_size: int) -> Topology:
+    """The layout of a run without a model: every rank a replica of nothing."""
+    return Topology(
+        tp=1, pp=1, cp=1, ep=1, etp=1, dp=world_size, edp=world_size,
+        world_size=world_size, layers_per_stage=(),
+    )  # fmt: skip
 
 
 def warnings(topology: Topology, ranks_per_node: int) -> list[str]:
