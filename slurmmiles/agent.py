@@ -1,8 +1,10 @@
-"""The agent: one process per node inside the allocation (or on this machine), from its start to result.json.
+"""The agent: one process per node inside the allocation (or on this machine), from its start to
+result.json.
 
     python -m slurmmiles.agent --run-dir DIR [--submitit FOLDER]
 
-`run_node` is what submitit pickles; the rest here decides the exit status, which is also Slurm's word on the run.
+`run_node` is what submitit pickles; the rest here decides the exit status, which is also Slurm's
+word on the run.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ COMPLAIN_S = 20.0
 
 
 def run_node(run_dir: str) -> str:
-    """This node's part of the run in `run_dir`; returns the outcome, raises a SlurmmilesError for any other end."""
+    """This node's part of the run in `run_dir`; returns the outcome, raises a SlurmmilesError for
+    any other end.
+    """
     allocation = _allocation()
     run = RunDir(Path(run_dir))
     node = Node(
@@ -82,7 +86,7 @@ def _run_worker(node: Node) -> str:
 
 
 def _run_head(node: Node) -> str:
-    """The head's line, with a result.json whatever happens; the error of a bad end is raised again."""
+    """The head's line, with a result.json whatever happens; a bad end's error is raised again."""
     _link_latest(node)
     timeline = Timeline(node.attempt.progress, began=node.allocation.started or time.time())
     head = Head(node, timeline)
@@ -113,7 +117,9 @@ def _run_head(node: Node) -> str:
 
 
 def _outcome(node: Node, error: SlurmmilesError | None) -> Outcome:
-    """What the end is called: for a stop by signal, Slurm says whether it was the limit, a preemption or a user."""
+    """What the end is called: for a stop by signal, Slurm says whether it was the limit, a
+    preemption or a user.
+    """
     if error is None:
         return Outcome.COMPLETED
     if not node.stop.name:
@@ -167,7 +173,9 @@ def _link_latest(node: Node) -> None:
 
 
 def unpack_inline(word: str, run: RunDir, allocation: Allocation) -> None:
-    """For a rendered script: the head lays the run directory out from the plan that the script carries."""
+    """For a rendered script: the head lays the run directory out from the plan that the script
+    carries.
+    """
     if not allocation.is_head:
         return
     plan = decode_plan(word)
@@ -183,7 +191,9 @@ def unpack_inline(word: str, run: RunDir, allocation: Allocation) -> None:
 
 
 def wait_visible(run: RunDir, allocation: Allocation) -> None:
-    """Until plan and token of the run can be read here; UnfitNodes, told to the head too, when they cannot."""
+    """Until plan and token of the run can be read here; UnfitNodes, told to the head too, when they
+    cannot.
+    """
     deadline = time.monotonic() + VISIBLE_S
     while not (run.plan.is_file() and os.access(run.token, os.R_OK)):
         if time.monotonic() >= deadline:
@@ -196,7 +206,10 @@ def wait_visible(run: RunDir, allocation: Allocation) -> None:
             raise UnfitNodes(
                 reason,
                 where=allocation.node,
-                fix="put the runs on a filesystem that every node mounts (--runs DIR), or have the mount repaired",
+                fix=(
+                    "put the runs on a filesystem that every node mounts (--runs DIR), or have the"
+                    " mount repaired"
+                ),
             )
         time.sleep(0.2)
 

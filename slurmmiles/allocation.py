@@ -1,4 +1,6 @@
-"""The allocation as one task of it sees it: job id, nodes in Slurm's order, my rank, and how often it restarted."""
+"""The allocation as one task of it sees it: job id, nodes in Slurm's order, my rank, and how often
+it restarted.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from slurmmiles.errors import BadInput
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """Who takes part: `nodes[0]` is the head, `rank` is this task's node, `started` is epoch seconds or None."""
+    """Who takes part: `nodes[0]` is the head, `rank` is this task's node, `started` is epoch
+    seconds or None.
+    """
 
     job_id: str
     nodes: tuple[str, ...]
@@ -34,16 +38,20 @@ class Allocation:
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> Allocation:
-        """Read a step's environment (man srun, OUTPUT ENVIRONMENT VARIABLES); BadInput outside of a step.
+        """Read a step's environment (man srun, OUTPUT ENVIRONMENT VARIABLES); BadInput outside of a
+        step.
 
-        The step's node list comes first: a step may use fewer nodes than its job. SLURMMILES_STARTED is
-        set by our script, since SLURM_JOB_START_TIME is younger than the Slurm releases that we support.
+        The step's node list comes first: a step may use fewer nodes than its job.
+        SLURMMILES_STARTED is
+        set by our script, since SLURM_JOB_START_TIME is younger than the Slurm releases that we
+        support.
         """
         listing = env.get("SLURM_STEP_NODELIST") or env.get("SLURM_JOB_NODELIST")
         job_id = env.get("SLURM_JOB_ID")
         if not listing or not job_id:
             raise BadInput(
-                "this process is not in a Slurm step (SLURM_JOB_ID or SLURM_STEP_NODELIST is not set)",
+                "this process is not in a Slurm step (SLURM_JOB_ID or SLURM_STEP_NODELIST is not"
+                " set)",
                 fix="start it by srun, or use `slurmmiles submit --local`",
             )
         nodes = hostlist.expand(listing)
@@ -55,7 +63,8 @@ class Allocation:
         tasks = hostlist.counts(env.get("SLURM_STEP_TASKS_PER_NODE", "1"))
         if set(tasks) != {1}:
             raise BadInput(
-                f"the step has {env['SLURM_STEP_TASKS_PER_NODE']} tasks per node, and the agent needs one",
+                f"the step has {env['SLURM_STEP_TASKS_PER_NODE']} tasks per node, and the agent"
+                " needs one",
                 fix="use --ntasks-per-node=1",
             )
         started = env.get("SLURMMILES_STARTED") or env.get("SLURM_JOB_START_TIME")

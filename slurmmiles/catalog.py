@@ -1,6 +1,7 @@
 """Which recipes, sites, models and GPUs there are: those that ship, and those that the user added.
 
-The user's own lie in $XDG_CONFIG_HOME/slurmmiles/{recipes,sites,models,gpus}; they win over shipped ones of the same name.
+The user's own lie in $XDG_CONFIG_HOME/slurmmiles/{recipes,sites,models,gpus}; they win over shipped
+ones of the same name.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ class Catalog:
         return dict(sorted(found.items()))
 
     def find(self, kind: str, name: str) -> Path:
-        """The file of `name`, or `name` itself when it is a path; BadInput with did-you-mean otherwise."""
+        """The file of `name`, or `name` itself when it is a path; BadInput with did-you-mean
+        otherwise.
+        """
         if name.endswith((".yaml", ".yml")) or "/" in name:
             path = Path(name)
             if not path.is_file():

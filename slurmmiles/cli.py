@@ -1,4 +1,5 @@
-"""`slurmmiles`: the group of commands, loaded one by one, and the boundary where errors become sentences.
+"""`slurmmiles`: the group of commands, loaded one by one, and the boundary where errors become
+sentences.
 
 Nothing but click is imported here: `slurmmiles --help` must not wait for pydantic, rich or ray.
 """
@@ -74,7 +75,9 @@ def main() -> None:
 
 
 def run() -> None:
-    """The console script: exit codes of errors.py, one sentence and no traceback for a user's mistake."""
+    """The console script: exit codes of errors.py, one sentence and no traceback for a user's
+    mistake.
+    """
     try:
         code: Any = main.main(standalone_mode=False)
     except SlurmmilesError as error:
@@ -87,7 +90,8 @@ def run() -> None:
     except (click.Abort, KeyboardInterrupt):
         fail("interrupted", 130)
     except BrokenPipeError:
-        # The reader of our output (head, less) has left: not an error, and nothing more can be said to it.
+        # The reader of our output (head, less) has left: not an error, and nothing more can be said
+        # to it.
         sys.stdout = None
         sys.exit(0)
     sys.exit(code if isinstance(code, int) else 0)

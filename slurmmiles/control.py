@@ -1,9 +1,14 @@
-"""The line between the agents of a run: each worker's agent holds one TCP connection to the head's agent.
+"""The line between the agents of a run: each worker's agent holds one TCP connection to the head's
+agent.
 
-It carries what the head needs to say who is missing and why, tells workers when the run is over, and shows within
-seconds that an agent is gone, without asking Slurm anything. Messages are JSON; both sides prove that they know the
-run's token (the HMAC challenge of multiprocessing.connection). A node that cannot read the token, because it does
-not see the run directory, may only leave a complaint, which explains why it is missing and changes nothing else.
+It carries what the head needs to say who is missing and why, tells workers when the run is over,
+and shows within
+seconds that an agent is gone, without asking Slurm anything. Messages are JSON; both sides prove
+that they know the
+run's token (the HMAC challenge of multiprocessing.connection). A node that cannot read the token,
+because it does
+not see the run directory, may only leave a complaint, which explains why it is missing and changes
+nothing else.
 """
 
 from __future__ import annotations
@@ -27,7 +32,9 @@ Message = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """What the head knows of one node: all that it reported, newest value first, and whether it is still there."""
+    """What the head knows of one node: all that it reported, newest value first, and whether it is
+    still there.
+    """
 
     report: Message
     alive: bool
@@ -149,7 +156,7 @@ class WorkerLine:
             raise ConnectionError("the head's agent is gone") from error
 
     def receive(self, timeout: float) -> Message | None:
-        """The next message, or None after `timeout` seconds; ConnectionError when the head is gone."""
+        """The next message, None after `timeout` seconds; ConnectionError when the head is gone."""
         try:
             if not self._connection.poll(timeout):
                 return None
@@ -169,7 +176,9 @@ def keep_alive(raw: socket.socket) -> None:
 
 
 def join(host: str, port: int, key: bytes, node: str, timeout: float) -> WorkerLine:
-    """One try to reach the head; OSError when nothing answers, AuthenticationError when it is another run's."""
+    """One try to reach the head; OSError when nothing answers, AuthenticationError when it is
+    another run's.
+    """
     raw = socket.create_connection((host, port), timeout=timeout)
     address = str(raw.getsockname()[0])
     raw.sendall(JOIN)
@@ -189,7 +198,9 @@ def join(host: str, port: int, key: bytes, node: str, timeout: float) -> WorkerL
 
 
 def complain(host: str, port: int, node: str, reason: str, deadline: float) -> bool:
-    """Tell the head why this node cannot take part, trying until `deadline` (time.monotonic); says if it was heard."""
+    """Tell the head why this node cannot take part, trying until `deadline` (time.monotonic); says
+    if it was heard.
+    """
     while time.monotonic() < deadline:
         try:
             with socket.create_connection((host, port), timeout=5.0) as raw:

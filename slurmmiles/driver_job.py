@@ -16,7 +16,9 @@ START_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class JobEnd:
-    """How the job ended: Ray's state, the driver's own exit code (None: it never ran or was killed), Ray's words."""
+    """How the job ended: Ray's state, the driver's own exit code (None: it never ran or was
+    killed), Ray's words.
+    """
 
     state: str
     exit_code: int | None
@@ -36,7 +38,8 @@ class DriverJob:
     """One submitted Ray job. The Jobs API answers over HTTP on the head's dashboard port."""
 
     def __init__(self, address: str, submission_id: str) -> None:
-        # Imported here: ray takes half a second, and only the head needs it. The client is no Ray driver.
+        # Imported here: ray takes half a second, and only the head needs it. The client is no Ray
+        # driver.
         from ray.job_submission import JobSubmissionClient
 
         self._id = submission_id
@@ -53,7 +56,9 @@ class DriverJob:
         )
 
     def poll(self) -> JobEnd | None:
-        """How it ended, or None while it runs; RuntimeError or OSError when the API does not answer."""
+        """How it ended, or None while it runs; RuntimeError or OSError when the API does not
+        answer.
+        """
         info = self._client.get_job_info(self._id)
         if not info.status.is_terminal():
             return None

@@ -1,4 +1,6 @@
-"""The driver command of a plan: what is started on the Ray cluster, and the native trainer's configuration; pure."""
+"""The driver command of a plan: what is started on the Ray cluster, and the native trainer's
+configuration; pure.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ TRAINED = ("native", "train", "script")  # the entries that train a model, and s
 
 
 def driver_plan(recipe: Recipe, *, nodes: int, gpus_per_node: int) -> DriverPlan:
-    """The argv of the recipe's entry, with placeholders; BadInput when the entry cannot be built."""
+    """The argv of the recipe's entry, with placeholders; BadInput when it cannot be built."""
     entry = recipe.driver.entry
     if recipe.driver.argv and entry != "command":
         raise BadInput(
@@ -56,15 +58,17 @@ def driver_plan(recipe: Recipe, *, nodes: int, gpus_per_node: int) -> DriverPlan
 
 def trainer_config(
     recipe: Recipe,
-    model: ModelFacts,
+    model: ModelFacts | None,
     topology: Topology,
     rollout: Rollout | None,
     *,
     nodes: int,
     ranks: int,
     device: str,
-) -> dict[str, Any]:
-    """The native trainer's trainer.json, with placeholders for what the run decides."""
+) -> dict[str, Any] | None:
+    """The native trainer's trainer.json, with placeholders; None for any other driver."""
+    if recipe.driver.entry != "native" or model is None:
+        return None
     r, a = recipe.rollout, recipe.algorithm
     return {
         "run_id": recipe.name,
@@ -74,8 +78,10 @@ def trainer_config(
         "nodes": nodes,
         "ranks_per_node": ranks,
         "model": _native_model(model),
-        "parallel": recipe.parallel.model_dump(include={"tp", "pp", "cp", "ep", "etp"})
-        | {"sequence_parallel": topology.sequence_parallel},
+        "parallel": (
+            recipe.parallel.model_dump(include={"tp", "pp", "cp", "ep", "etp"})
+            | {"sequence_parallel": topology.sequence_parallel}
+        ),
         "rollout": {
             "engines": rollout.engines if rollout else 0,
             "gpus_per_engine": rollout.gpus_per_engine if rollout else 0,

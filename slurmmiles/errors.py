@@ -1,21 +1,23 @@
 """Every error that a user can cause, with the exit code that the command line ends with.
 
     SlurmmilesError
-    ├── BadInput        2   a recipe, site, key, path or plan that cannot work; nothing was submitted
+    ├── BadInput        2   a recipe, site, key, path or plan that cannot work; nothing was
+    submitted
     │   └── MissingTool 2   a program or package that this command needs is not installed
     ├── UnfitNodes      3   nodes that must not be used, each named with its reason
     ├── SlurmRefused    4   Slurm (or its absence) refused the request; carries Slurm's own words
     ├── RunFailed       5   the run started and failed
     └── RunTimedOut     6   the run ended by its time limit, a preemption or a signal
 
-Each carries three parts that a reader needs: what is wrong, where (file:line, node, setting), and what to do.
+Each carries three parts that a reader needs: what is wrong, where (file:line, node, setting), and
+what to do.
 """
 
 from __future__ import annotations
 
 
 class SlurmmilesError(Exception):
-    """An error for a person: `what` is wrong, `where`, and the `fix`; `exit_code` is the process's."""
+    """An error for a person: `what` is wrong, `where`, the `fix`; `exit_code` is the process's."""
 
     exit_code = 1
 

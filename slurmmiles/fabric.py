@@ -1,6 +1,7 @@
 """The environment that a run's processes need, as a table of value, origin and reason.
 
-Precedence: the user's `--set env.X`, the recipe, the site, then our defaults; a value that only a node knows is
+Precedence: the user's `--set env.X`, the recipe, the site, then our defaults; a value that only a
+node knows is
 a placeholder which that node fills in.
 """
 
@@ -12,7 +13,8 @@ from slurmmiles.planfile import EnvValue
 from slurmmiles.recipe import Recipe
 from slurmmiles.site import Site
 
-# Set by the agent, never by a person: a value of one's own here would point the nodes at different clusters.
+# Set by the agent, never by a person: a value of one's own here would point the nodes at different
+# clusters.
 OURS = frozenset({"RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"})
 
 

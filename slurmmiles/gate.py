@@ -1,6 +1,8 @@
-"""The gate before the driver: every node's agent, then every node's raylet, then the verdict of preflight.
+"""The gate before the driver: every node's agent, then every node's raylet, then the verdict of
+preflight.
 
-Whoever is missing is named with the reason, from the agents' own reports; nothing is asked of Slurm.
+Whoever is missing is named with the reason, from the agents' own reports; nothing is asked of
+Slurm.
 """
 
 from __future__ import annotations
@@ -9,9 +11,10 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 
-from slurmmiles import hostlist, shell
-from slurmmiles.control import HeadLine, Member
-from slurmmiles.errors import RunFailed, UnfitNodes
+from slurmmiles import gate_words as words
+from slurmmiles import shell
+from slurmmiles.control import HeadLine
+from slurmmiles.errors import RunFailed
 from slurmmiles.jsonfile import read_json, write_json
 from slurmmiles.node import Node
 from slurmmiles.nodefacts import NodeFacts
@@ -30,7 +33,9 @@ SETTLE_S = 3.0
 
 
 class Gate:
-    """The head's wait for the others. Spare nodes are given up one by one; without any left the run ends."""
+    """The head's wait for the others. Spare nodes are given up one by one; without any left the run
+    ends.
+    """
 
     def __init__(
         self,
@@ -50,7 +55,9 @@ class Gate:
         self.joined_after_s: float | None = None
 
     def wait_for_agents(self) -> None:
-        """Until each worker's agent has reported its facts, or cannot; UnfitNodes when too few are left."""
+        """Until each worker's agent has reported its facts, or cannot; UnfitNodes when too few are
+        left.
+        """
         hopeless_since: float | None = None
         while missing := self._missing():
             self._check_self()
@@ -63,7 +70,7 @@ class Gate:
             else:
                 hopeless_since = None
             self._timeline.say(
-                _sentence(len(self._workers) + 1, {n: why for n, (why, _) in missing.items()})
+                words.sentence(len(self._workers) + 1, {n: why for n, (why, _) in missing.items()})
             )
             time.sleep(POLL_S)
         self._drop({name: why for name, (why, _) in missing.items()}, code="not_joined")
@@ -102,14 +109,18 @@ class Gate:
         self._drop({f.subject: f.message for f in found if f.verdict is Verdict.FAIL})
 
     def wait_for_ray(self, env: Mapping[str, str]) -> tuple[str, ...]:
-        """Until every node that is left is registered and measured; the names of those nodes, in order."""
+        """Until every node that is left is registered and measured; the names of those nodes, in
+        order.
+        """
         while True:
             nodes = self._left()
             if self._watch_checks(nodes, env):
                 return nodes
 
     def _watch_checks(self, nodes: tuple[str, ...], env: Mapping[str, str]) -> bool:
-        """One run of the checks; False when nodes were dropped and the checks must start again without them."""
+        """One run of the checks; False when nodes were dropped and the checks must start again
+        without them.
+        """
         child = self._start_checks(nodes, env)
         try:
             while (status := child.poll()) is None:
@@ -136,7 +147,7 @@ class Gate:
         """Say who is missing; the phase `join` ends at the moment when nobody is."""
         missing = self._unregistered(nodes)
         if missing or self._timeline.phase is not Phase.JOIN:
-            self._timeline.say(_sentence(len(nodes), missing))
+            self._timeline.say(words.sentence(len(nodes), missing))
             return
         self.joined_after_s = round(time.time() - self._timeline.began, 3)
         self._line.send({"type": "joined"})
@@ -166,10 +177,12 @@ class Gate:
         gate = read_json(self._node.attempt.preflight / "gate.json") or {}
         registered = gate.get("registered", {})
         members = self._line.members()
-        return {n: _ray_state(members.get(n)) for n in nodes if n not in registered}
+        return {n: words.ray_state(members.get(n)) for n in nodes if n not in registered}
 
     def _gone(self, nodes: Sequence[str]) -> dict[str, str]:
-        """A raylet that gave up, or an agent that left, will not come back: do not wait for the deadline."""
+        """A raylet that gave up, or an agent that left, will not come back: do not wait for the
+        deadline.
+        """
         members, gone = self._line.members(), {}
         for name in nodes[1:]:
             problem = members[name].report.get("problem")
@@ -178,7 +191,9 @@ class Gate:
         return gone
 
     def judge(self, nodes: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
-        """Network findings joined to the others; the nodes to run on and the verdict. UnfitNodes when too few."""
+        """Network findings joined to the others; the nodes to run on and the verdict. UnfitNodes
+        when too few.
+        """
         raw = read_json(self._node.attempt.preflight / "network.json") or []
         measured = [Measurement.model_validate(m) for m in raw]
         found = judge_network(measured, self._node.plan.preflight)
@@ -196,7 +211,9 @@ class Gate:
         return tuple(kept), report.verdict.value
 
     def _drop(self, reasons: Mapping[str, str], code: str = "") -> None:
-        """Give these nodes up; UnfitNodes, naming all that were, when fewer are left than the plan needs."""
+        """Give these nodes up; UnfitNodes, naming all that were, when fewer are left than the plan
+        needs.
+        """
         for name, why in reasons.items():
             if code:
                 self._findings.append(
@@ -205,14 +222,14 @@ class Gate:
                         verdict=Verdict.FAIL,
                         subject=name,
                         message=why,
-                        remedy=_remedy(name),
+                        remedy=words.remedy(name),
                     )
                 )
             self._dropped[name] = why
         left = self._left()
         if reasons and (len(left) < self._node.plan.nodes or self._node.name not in left):
             self._write_report()
-            raise unfit(self._dropped, len(self._node.allocation.nodes))
+            raise words.unfit(self._dropped, len(self._node.allocation.nodes))
 
     def _write_report(self) -> Report:
         report = Report.of(self._findings)
@@ -222,35 +239,3 @@ class Gate:
     def _check_self(self) -> None:
         self._node.stop.check()
         self._ray.check(self._node.name)
-
-
-def unfit(reasons: Mapping[str, str], total: int) -> UnfitNodes:
-    """The error that names every node with its reason and how to run without them."""
-    names = hostlist.fold(reasons)
-    lines = "; ".join(f"{name}: {why}" for name, why in reasons.items())
-    return UnfitNodes(
-        f"{len(reasons)} of {total} nodes are unfit: {lines}",
-        fix=f"leave them out with --set slurm.exclude='{names}', or allocate spares with --spares {len(reasons)}",
-    )
-
-
-def _remedy(name: str) -> str:
-    return f"look at its log, and at `scontrol show node {name}`"
-
-
-def _ray_state(member: Member | None) -> str:
-    stage = member.report.get("stage") if member else None
-    return {
-        "agent": "its agent is up, and has not started ray",
-        "ray": "ray has been started and is not registered",
-    }.get(str(stage), "its agent is up")
-
-
-def _sentence(total: int, missing: Mapping[str, str]) -> str:
-    if not missing:
-        return f"all {total} nodes are there, measuring"
-    by_reason: dict[str, list[str]] = {}
-    for name, why in missing.items():
-        by_reason.setdefault(why, []).append(name)
-    parts = [f"{hostlist.fold(names)} ({why})" for why, names in by_reason.items()]
-    return f"{total - len(missing)} of {total} nodes; missing: {', '.join(parts)}"

@@ -1,4 +1,6 @@
-"""The head node's part of a run, top to bottom: claim, Ray, everyone joins, preflight, driver, teardown."""
+"""The head node's part of a run, top to bottom: claim, Ray, everyone joins, preflight, driver,
+teardown.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ GOODBYE_S = 10.0
 
 
 class Head:
-    """The state of the head while a run lasts; `run` is the line, and the attributes are what the result needs."""
+    """The state of the head while a run lasts; `run` is the line, and the attributes are what the
+    result needs.
+    """
 
     def __init__(self, node: Node, timeline: Timeline) -> None:
         self.node, self.timeline = node, timeline
@@ -98,13 +102,16 @@ class Head:
         return block, facts
 
     def _address(self) -> tuple[str, str]:
-        """By the site's interface; else on the route to the next node; else the machine's own way out."""
+        """By the site's interface; else on the route to the next node; else the machine's own way
+        out.
+        """
         wanted, nodes = self.node.plan.interface, self.node.allocation.nodes
         if wanted:
             address = nodefacts.ipv4_addresses().get(wanted)
             if address is None:
                 raise UnfitNodes(
-                    f"there is no interface {wanted!r} with an IPv4 address (there are: {', '.join(nodefacts.ipv4_addresses())})",
+                    f"there is no interface {wanted!r} with an IPv4 address (there are:"
+                    f" {', '.join(nodefacts.ipv4_addresses())})",
                     where=self.node.name,
                     fix="mend `interface` in the site file",
                 )
@@ -116,7 +123,9 @@ class Head:
         return address, nodefacts.interface_of(address)
 
     def _drive(self, block: PortBlock, facts: NodeFacts, values: dict[str, str]) -> None:
-        """Start the driver and stay with it; RunFailed when it, a node or the head's raylet is lost."""
+        """Start the driver and stay with it; RunFailed when it, a node or the head's raylet is
+        lost.
+        """
         attempt, plan = self.node.attempt, self.node.plan
         self.timeline.enter(
             Phase.DRIVER, f"the driver ({plan.driver.entry}) starts on {len(self.nodes)} nodes"
@@ -134,7 +143,8 @@ class Head:
         self.driver_exit_code = end.exit_code
         if not end.ok:
             raise RunFailed(
-                f"the driver ended with exit code {end.exit_code}: {_last_words(attempt.driver_log) or end.message}",
+                f"the driver ended with exit code {end.exit_code}:"
+                f" {_last_words(attempt.driver_log) or end.message}",
                 where=f"{self.node.name}, {attempt.driver_log}",
                 fix="read this log",
             )
@@ -180,7 +190,9 @@ class Head:
         return f"step {records[-1].get('step', len(records))}{shown}"
 
     def teardown(self) -> None:
-        """Stop the driver, let the workers go, stop this node's Ray; never raises for what is gone already."""
+        """Stop the driver, let the workers go, stop this node's Ray; never raises for what is gone
+        already.
+        """
         if self._job is not None:
             self._job.stop(patience=GOODBYE_S)
         if self._line is not None:

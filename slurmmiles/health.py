@@ -55,9 +55,11 @@ def _slurm() -> Iterator[Finding]:
         code="slurm_accounting",
         verdict=Verdict.PASS if accounting else Verdict.WARN,
         subject="sacct",
-        message="accounting answers"
-        if accounting
-        else "no accounting; result.json and squeue are used instead",
+        message=(
+            "accounting answers"
+            if accounting
+            else "no accounting; result.json and squeue are used instead"
+        ),
     )
 
 
@@ -87,7 +89,10 @@ def _run_directory(runs: Path) -> Iterator[Finding]:
         code="runs_shared",
         verdict=Verdict.PASS,
         subject=str(runs),
-        message="writable, and not on a filesystem known to be node-local; each run proves that it is shared",
+        message=(
+            "writable, and not on a filesystem known to be node-local; each run proves that it is"
+            " shared"
+        ),
     )
 
 
@@ -97,9 +102,9 @@ def _containers() -> Iterator[Finding]:
         code="container_runtime",
         verdict=Verdict.PASS,
         subject="containers",
-        message=", ".join(found)
-        if found
-        else "none on PATH (runs without a container do not need one)",
+        message=(
+            ", ".join(found) if found else "none on PATH (runs without a container do not need one)"
+        ),
     )
 
 

@@ -1,7 +1,9 @@
 """Slurm's node range expressions: `node[01-03],gpu7` to names and back, keeping Slurm's order.
 
-Slurm's own rules (man scontrol, "hostnames"): the width of a range's first number is kept, brackets may
-appear more than once in a name, commas separate expressions only outside brackets. Order is never changed,
+Slurm's own rules (man scontrol, "hostnames"): the width of a range's first number is kept, brackets
+may
+appear more than once in a name, commas separate expressions only outside brackets. Order is never
+changed,
 because SLURM_NODEID counts in the written order.
 """
 
@@ -21,7 +23,7 @@ _NUMBERED = re.compile(r"(.*?)(\d+)$")
 
 
 def expand(expression: str) -> tuple[str, ...]:
-    """Every host name of `expression`, in the written order; raises BadInput on anything malformed."""
+    """Every host name of `expression`, in the written order; BadInput on anything malformed."""
     text = expression.strip()
     if not text:
         return ()
@@ -78,7 +80,7 @@ def _ranges(body: str, whole: str) -> list[str]:
 
 
 def fold(hosts: Iterable[str]) -> str:
-    """The names as one expression, for people and `--exclude`; neighbours in order share a bracket."""
+    """The names as one expression, for people and `--exclude`; neighbours share a bracket."""
     runs: list[tuple[str, list[tuple[str, str]]]] = []  # (prefix, [(first, last)])
     for host in hosts:
         found = _NUMBERED.fullmatch(host)
@@ -104,7 +106,9 @@ def _fold_one(prefix: str, ranges: list[tuple[str, str]]) -> str:
 
 
 def counts(expression: str) -> tuple[int, ...]:
-    """SLURM_TASKS_PER_NODE's form, `8(x2),4` to (8, 8, 4), one a node; raises BadInput when malformed."""
+    """SLURM_TASKS_PER_NODE's form, `8(x2),4` to (8, 8, 4), one a node; raises BadInput when
+    malformed.
+    """
     numbers: list[int] = []
     for item in expression.strip().split(","):
         found = _COUNT.fullmatch(item) if item.isascii() else None

@@ -1,4 +1,6 @@
-"""A run that was submitted: its state, its end, its cancellation, from the run directory and whatever Slurm tools exist."""
+"""A run that was submitted: its state, its end, its cancellation, from the run directory and
+whatever Slurm tools exist.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ from slurmmiles.slurm import JobState
 from slurmmiles.submit import Submission
 
 QUERY_S = 20.0
-# The batch script ends after result.json was written; and Slurm's word may precede the file on a slow filesystem.
+# The batch script ends after result.json was written; and Slurm's word may precede the file on a
+# slow filesystem.
 SETTLE_S = 20.0
 BY_STATE = {
     "COMPLETED": Outcome.FAILED,
@@ -35,7 +38,9 @@ BY_STATE |= {"PREEMPTED": Outcome.TIMED_OUT, "CANCELLED": Outcome.CANCELLED}
 
 @dataclass(frozen=True, slots=True)
 class RunStatus:
-    """What is known of a run now: Slurm's (or the process table's) state, the phase, the result of its newest job."""
+    """What is known of a run now: Slurm's (or the process table's) state, the phase, the result of
+    its newest job.
+    """
 
     run_id: str
     run_dir: str
@@ -71,7 +76,9 @@ class Job:
         return Attempt(found[-1]) if found else None
 
     def state(self) -> JobState:
-        """Slurm's word, from the first of squeue, scontrol and sacct that knows the job; for a local run, the process's."""
+        """Slurm's word, from the first of squeue, scontrol and sacct that knows the job; for a
+        local run, the process's.
+        """
         if self.submission.mode == "local":
             alive = any(_alive(a.pid, a.started) for a in self.submission.agents)
             return JobState("RUNNING" if alive else "ENDED", source="process")
@@ -137,13 +144,17 @@ class Job:
         )
 
     def _outcome_without_result(self, state: JobState) -> Outcome | None:
-        """An agent that was killed leaves no result: then Slurm's state decides, and an unknown state says nothing."""
+        """An agent that was killed leaves no result: then Slurm's state decides, and an unknown
+        state says nothing.
+        """
         if state.state == "UNKNOWN":
             return None
         return BY_STATE.get(state.state, Outcome.FAILED)
 
     def wait(self, tell: Callable[[RunStatus], None], *, poll_s: float = 1.0) -> RunStatus:
-        """Until the job has ended, calling `tell` on the way; Slurm is asked less and less often, at most every 15 s."""
+        """Until the job has ended, calling `tell` on the way; Slurm is asked less and less often,
+        at most every 15 s.
+        """
         ended_at: float | None = None
         ask_at, pause, status = 0.0, poll_s, None
         while True:
@@ -160,7 +171,9 @@ class Job:
             time.sleep(poll_s)
 
     def cancel(self) -> str:
-        """Ask Slurm, or the local agents, to end it; returns what was done. SlurmRefused with Slurm's words."""
+        """Ask Slurm, or the local agents, to end it; returns what was done. SlurmRefused with
+        Slurm's words.
+        """
         state = self.state()
         if state.ended or state.state == "ENDED":
             return f"run {self.run.run_id} has ended already ({state.state})"
@@ -189,7 +202,9 @@ def _alive(pid: int, started: float) -> bool:
 
 
 def refuse_active(run: RunDir) -> None:
-    """BadInput when an earlier job of this run id has not ended: two jobs would write the same checkpoints."""
+    """BadInput when an earlier job of this run id has not ended: two jobs would write the same
+    checkpoints.
+    """
     if not run.submission.exists():
         return
     state = Job(run).state()

@@ -1,4 +1,4 @@
-"""JSON files that other processes read while we write: whole or not at all, by write-then-rename."""
+"""JSON files that others read while we write: whole or not at all, by write-then-rename."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def write_text(path: Path, text: str, *, mode: int = 0o644) -> None:
-    """Put `text` at `path` in one step; a reader sees the old file or the new one. OSError as the system gives it."""
+    """Put `text` at `path` in one step; a reader sees the old file or the new one. OSError as the
+    system gives it.
+    """
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -70,7 +72,8 @@ def read_model(path: Path, model: type[Model]) -> Model:
     except ValidationError as error:
         first = error.errors()[0]
         raise BadInput(
-            f"this file is not what this version of slurmmiles writes ({'.'.join(map(str, first['loc']))}: {first['msg']})",
+            "this file is not what this version of slurmmiles writes"
+            f" ({'.'.join(map(str, first['loc']))}: {first['msg']})",
             where=str(path),
             fix="use the version that wrote it, or submit again",
         ) from error

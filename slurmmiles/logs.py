@@ -13,7 +13,7 @@ POLL_S = 0.5
 
 
 def log_files(job: Job, node: str | None) -> list[Path]:
-    """Which files to show, newest attempt; BadInput for a node that has none, with those that have."""
+    """Which files of the newest attempt to show; BadInput for a node that has none."""
     attempt = job.attempt()
     if node is not None:
         found = (
@@ -39,7 +39,9 @@ def log_files(job: Job, node: str | None) -> list[Path]:
 
 
 def follow(paths: list[Path], job: Job, following: bool) -> Iterator[str]:
-    """The text of the files, one after another; when following, what is added until the job has ended."""
+    """The text of the files, one after another; when following, what is added until the job has
+    ended.
+    """
     offsets = dict.fromkeys(paths, 0)
     while True:
         ended = not following or job.status().ended

@@ -1,4 +1,6 @@
-"""What head and worker have in common: the run as this node sees it, and the wish of the outside to stop."""
+"""What head and worker have in common: the run as this node sees it, and the wish of the outside to
+stop.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class StopSignal:
-    """Remembers the first SIGTERM or SIGINT; the loops of head and worker ask it between two steps."""
+    """Remembers the first SIGTERM or SIGINT; head and worker ask it between two steps."""
 
     def __init__(self) -> None:
         self.name = ""

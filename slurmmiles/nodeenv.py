@@ -1,4 +1,6 @@
-"""The environment of this node's Ray processes: ours on top of Slurm's, with placeholders filled in. Pure."""
+"""The environment of this node's Ray processes: ours on top of Slurm's, with placeholders filled
+in. Pure.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,8 @@ from collections.abc import Iterable, Mapping
 
 from slurmmiles.planfile import EnvValue, filled
 
-# An MPI library in a child that finds these believes that it was started by srun, and hangs or aborts.
+# An MPI library in a child that finds these believes that it was started by srun, and hangs or
+# aborts.
 LAUNCHER_NAMES = re.compile(r"^(SLURM|SLURMD|SRUN|PMI|PMIX|PMI2|OMPI|MPI|SUBMITIT)_|^SLURMMILES_")
 # Would point Ray at another cluster, or start a second Python environment.
 NOT_INHERITED = frozenset({"RAY_ADDRESS", "RAY_RUNTIME_ENV_HOOK", "RAY_JOB_HEADERS"})
@@ -28,7 +31,9 @@ def node_env(
 
 
 def no_proxy(inherited: Mapping[str, str], nodes: Iterable[str], addresses: Iterable[str]) -> str:
-    """The user's own exceptions, then loopback, every node by name, and the known addresses; without repeats."""
+    """The user's own exceptions, then loopback, every node by name, and the known addresses;
+    without repeats.
+    """
     own = inherited.get("no_proxy") or inherited.get("NO_PROXY") or ""
     names = [n for n in own.split(",") if n]
     return ",".join(dict.fromkeys([*names, "localhost", "127.0.0.1", *nodes, *addresses]))

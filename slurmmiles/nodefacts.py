@@ -1,4 +1,6 @@
-"""What is true of this node, gathered without load: names, addresses, limits, memory, CPUs that we may use."""
+"""What is true of this node, gathered without load: names, addresses, limits, memory, CPUs that we
+may use.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 class NodeFacts(BaseModel):
-    """nodes/<node>.json. Sizes in bytes; a limit of -1 is unlimited (setrlimit(2), RLIM_INFINITY)."""
+    """nodes/<node>.json. Sizes in bytes; a limit of -1 is unlimited (setrlimit(2))."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -42,7 +44,9 @@ class NodeFacts(BaseModel):
 
 
 def ephemeral_floor() -> int:
-    """The first port that the kernel hands out by itself (ip(7)); Linux's default where it cannot be read."""
+    """The first port that the kernel hands out by itself (ip(7)); Linux's default where it cannot
+    be read.
+    """
     try:
         return int(EPHEMERAL_RANGE.read_text().split()[0])
     except (OSError, ValueError, IndexError):
@@ -74,7 +78,9 @@ def resolve(name: str) -> tuple[str, ...]:
 
 
 def address_towards(target: str) -> str:
-    """This node's address on the route to `target`; no packet is sent. 127.0.0.1 when there is no route."""
+    """This node's address on the route to `target`; no packet is sent. 127.0.0.1 when there is no
+    route.
+    """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect((target, 9))  # the port does not matter for a UDP socket that never sends
@@ -84,7 +90,9 @@ def address_towards(target: str) -> str:
 
 
 def claim_ports(job_id: str, floor: int) -> tuple[PortBlock, socket.socket] | None:
-    """The first block whose fixed ports are free here, and the socket that holds it; None when all are taken."""
+    """The first block whose fixed ports are free here, and the socket that holds it; None when all
+    are taken.
+    """
     for block in candidates(job_id, floor):
         try:
             guard = socket.create_server(("", block.control), backlog=256)
@@ -114,7 +122,9 @@ def _limits() -> dict[str, int]:
 
 
 def raise_nofile() -> None:
-    """The soft limit of open files up to the hard one: Ray and NCCL open thousands, and login shells allow 1024."""
+    """The soft limit of open files up to the hard one: Ray and NCCL open thousands, and login
+    shells allow 1024.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

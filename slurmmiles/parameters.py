@@ -166,8 +166,10 @@ def count_parameters(model: ModelFacts) -> ParameterCount:
     kinds = {
         "attention": attention_parameters(model) * model.count_blocks("*"),
         "mamba": mamba_parameters(model)[0] * model.count_blocks("M"),
-        "mlp": mlp_parameters(model.hidden_size, model.ffn_hidden_size or 0, model.gated)
-        * model.count_blocks("-"),
+        "mlp": (
+            mlp_parameters(model.hidden_size, model.ffn_hidden_size or 0, model.gated)
+            * model.count_blocks("-")
+        ),
         "routed": every.routed,
         "shared": shared_parameters(model, moe) * moe_layers if moe else 0,
         "latent": latent_parameters(model, moe) * moe_layers if moe else 0,

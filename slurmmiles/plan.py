@@ -1,13 +1,13 @@
-"""Every decision of a run is made here, from a recipe, a site and what the command line asks for; no I/O.
+"""Every decision of a run, from a recipe, a site and what the command line asks for; no I/O.
 
-What comes after (script, agent, Ray, driver) obeys the plan. A layout that cannot work is refused here.
+What comes after (script, agent, Ray, driver) obeys the plan; what cannot work is refused here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from slurmmiles import topology as layout
 from slurmmiles.drivers import TRAINED, driver_plan, trainer_config
@@ -23,9 +23,7 @@ from slurmmiles.site import Site
 from slurmmiles.topology import Rollout, Topology
 
 MAX_NODES = 8192
-CPU_OBJECT_STORE_BYTES = (
-    200_000_000  # a model of a few million parameters, and /dev/shm of a laptop
-)
+CPU_OBJECT_STORE_BYTES = 200_000_000  # a few million parameters, on a laptop's /dev/shm
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +45,7 @@ def make_plan(
     model: ModelFacts | None = None,
     gpu: GpuFacts | None = None,
 ) -> Plan:
-    """The plan of `recipe` on `site`; raises BadInput, with every broken rule, when it cannot work."""
+    """The plan of `recipe` on `site`; BadInput, with every broken rule, when it cannot work."""
     nodes = _node_count(recipe, request)
     gpus = _gpus_per_node(recipe, site, request)
     ranks = _ranks_per_node(recipe, nodes, gpus)
@@ -68,7 +66,9 @@ def make_plan(
         memory=_memory(recipe, site, model, gpu if gpus else None, topology, rollout, ranks),
         env=resolve_env(recipe, site, device=device, user=request.user_env),
         driver=driver_plan(recipe, nodes=nodes, gpus_per_node=gpus),
-        trainer=_trainer(recipe, model, topology, rollout, nodes, ranks, device),
+        trainer=trainer_config(
+            recipe, model, topology, rollout, nodes=nodes, ranks=ranks, device=device
+        ),
         ray=_ray(recipe, gpus, ranks),
         preflight=_preflight(recipe, gpus),
         slurm=slurm_request(recipe, site, nodes=nodes + request.spares, gpus_per_node=gpus),
@@ -105,7 +105,8 @@ def _gpus_per_node(recipe: Recipe, site: Site, request: Request) -> int:
         )
     if site.gpus_per_node is not None and asked > site.gpus_per_node:
         raise BadInput(
-            f"{asked} GPUs per node were asked for and a node of site {site.name!r} has {site.gpus_per_node}",
+            f"{asked} GPUs per node were asked for and a node of site {site.name!r} has"
+            f" {site.gpus_per_node}",
             where="--gpus-per-node",
             fix=f"give at most {site.gpus_per_node}",
         )
@@ -113,7 +114,9 @@ def _gpus_per_node(recipe: Recipe, site: Site, request: Request) -> int:
 
 
 def _ranks_per_node(recipe: Recipe, nodes: int, gpus: int) -> int:
-    """One rank a GPU; on CPUs the fewest that give data parallelism of two on the model-parallel grid."""
+    """One rank a GPU; on CPUs the fewest that give data parallelism of two on the model-parallel
+    grid.
+    """
     if gpus:
         return gpus
     if recipe.slurm.ranks_per_node:
@@ -139,7 +142,7 @@ def _layout(
                 where="model.facts",
                 fix="name one",
             )
-        return _flat(nodes * ranks), None
+        return layout.flat_topology(nodes * ranks), None
     topology = layout.make_topology(
         model=model,
         nodes=nodes,
@@ -175,13 +178,6 @@ def _layout(
     return topology, rollout
 
 
-def _flat(world: int) -> Topology:
-    """The layout of a driver without a model: every rank by itself."""
-    return Topology(
-        tp=1, pp=1, cp=1, ep=1, etp=1, dp=world, edp=world, world_size=world, layers_per_stage=()
-    )
-
-
 def _memory(
     recipe: Recipe,
     site: Site,
@@ -192,15 +188,6 @@ def _memory(
     ranks: int,
 ) -> MemoryFit:
     o, a = recipe.optimizer, recipe.algorithm
-    if model is None:
-        return MemoryFit(
-            gpu_gb={"total": 0.0, "limit": gpu.memory_gb if gpu else 0.0},
-            gpu_phases_gb={},
-            rollout_gb={},
-            host_gb={"total": 0.0, "limit": site.host_memory_gb},
-            verdict="fits",
-            notes=("no model, so nothing to fit",),
-        )
     return fit(
         model=model,
         topology=topology,
@@ -218,20 +205,6 @@ def _memory(
     )
 
 
-def _trainer(
-    recipe: Recipe,
-    model: ModelFacts | None,
-    topology: Topology,
-    rollout: Rollout | None,
-    nodes: int,
-    ranks: int,
-    device: str,
-) -> dict[str, Any] | None:
-    if recipe.driver.entry != "native" or model is None:
-        return None
-    return trainer_config(recipe, model, topology, rollout, nodes=nodes, ranks=ranks, device=device)
-
-
 def _refuse_our_env(recipe: Recipe, site: Site) -> None:
     for where, env in ((f"recipe {recipe.name}", recipe.env), (f"site {site.name}", site.env)):
         for name in sorted(OURS & set(env)):
@@ -241,13 +214,15 @@ def _refuse_our_env(recipe: Recipe, site: Site) -> None:
 
 
 def _ray(recipe: Recipe, gpus: int, ranks: int) -> RayPlan:
-    """On CPUs Ray counts slots, not cores: each rank and each engine of a node needs one, whatever nproc says."""
+    """On CPUs Ray counts slots, not cores: each rank and each engine of a node needs one, whatever
+    nproc says.
+    """
     return RayPlan(
         num_cpus=None if gpus else max(4, 2 * ranks + 2),
         num_gpus=gpus,
-        object_store_bytes=None
-        if gpus and recipe.driver.entry != "gate-check"
-        else CPU_OBJECT_STORE_BYTES,
+        object_store_bytes=(
+            None if gpus and recipe.driver.entry != "gate-check" else CPU_OBJECT_STORE_BYTES
+        ),
         join_deadline_s=recipe.preflight.join_deadline_s,
     )
 

@@ -1,7 +1,8 @@
 """The plan as a file: every decision of a run, in a form that a person can read and the nodes obey.
 
 Values that only a node knows stand as `{name}` and are filled in there by `filled`:
-{python} {run_dir} {attempt_dir} {checkpoints} {scratch} {head_address} {node_address} {interface} {no_proxy}
+{python} {run_dir} {attempt_dir} {checkpoints} {scratch} {head_address} {node_address} {interface}
+{no_proxy}
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ class Part(BaseModel):
 
 
 class EnvValue(Part):
-    """One environment variable: its value, which layer decided it (user, recipe, site, default, node), and why."""
+    """One environment variable: its value, which layer decided it (user, recipe, site, default,
+    node), and why.
+    """
 
     value: str
     origin: str
@@ -71,7 +74,9 @@ class SlurmPlan(Part):
 
 
 class Cost(Part):
-    """The most that the job can use: nodes x GPUs x time limit; usd is None when the site gives no price."""
+    """The most that the job can use: nodes x GPUs x time limit; usd is None when the site gives no
+    price.
+    """
 
     gpu_hours: float
     usd: float | None
@@ -112,7 +117,9 @@ class Plan(Part):
 
 
 def filled(value: Any, values: Mapping[str, str]) -> Any:
-    """`value` with each `{name}` replaced, through lists and mappings; other braces are left as they are."""
+    """`value` with each `{name}` replaced, through lists and mappings; other braces are left as
+    they are.
+    """
     if isinstance(value, str):
         return PLACEHOLDER.sub(lambda m: values.get(m[1], m[0]), value)
     if isinstance(value, Mapping):

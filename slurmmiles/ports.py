@@ -1,7 +1,10 @@
-"""Which ports a run uses on a node: one block below the node's ephemeral floor, claimed by its first port.
+"""Which ports a run uses on a node: one block below the node's ephemeral floor, claimed by its
+first port.
 
-Ports above the floor are handed out by the kernel to any outgoing connection, so a fixed port there is lost by
-chance; two runs on one node take different blocks, because each holds the first port of its block open.
+Ports above the floor are handed out by the kernel to any outgoing connection, so a fixed port there
+is lost by
+chance; two runs on one node take different blocks, because each holds the first port of its block
+open.
 """
 
 from __future__ import annotations
@@ -16,7 +19,9 @@ DEFAULT_FLOOR = 32_768  # Linux's own default of net.ipv4.ip_local_port_range
 
 @dataclass(frozen=True, slots=True)
 class PortBlock:
-    """Ports base .. base+399 of one node of one run, by role (the roles are those of `ray start --help`)."""
+    """Ports base .. base+399 of one node of one run, by role (the roles are those of `ray start
+    --help`).
+    """
 
     base: int
 
@@ -73,7 +78,8 @@ class PortBlock:
 
 
 def candidates(job_id: str, ephemeral_floor: int) -> tuple[PortBlock, ...]:
-    """Every block below the floor, beginning with the one that `job_id` prefers; the same on every node.
+    """Every block below the floor, beginning with the one that `job_id` prefers; the same on every
+    node.
 
     Job ids count up, so neighbours in time prefer different blocks.
     """

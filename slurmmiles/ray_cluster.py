@@ -1,6 +1,8 @@
-"""This node's part of the Ray cluster: the command lines, the environment, and a child that is watched and stopped.
+"""This node's part of the Ray cluster: the command lines, the environment, and a child that is
+watched and stopped.
 
-`ray start --block` stays a child of the agent inside the live step: a daemonised raylet is killed by Slurm's cgroup
+`ray start --block` stays a child of the agent inside the live step: a daemonised raylet is killed
+by Slurm's cgroup
 process tracking when the step's task ends, and survives as an orphan where there is none.
 """
 
@@ -15,16 +17,20 @@ from slurmmiles.planfile import RayPlan
 from slurmmiles.ports import PortBlock
 
 NODE_LABEL = "slurmmiles-node"
-# An AF_UNIX path has at most 107 bytes (unix(7)); Ray puts session_<date>_<pid>/sockets/plasma_store below it.
+# An AF_UNIX path has at most 107 bytes (unix(7)); Ray puts
+# session_<date>_<pid>/sockets/plasma_store below it.
 MAX_TEMP_DIR = 107 - len("/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store.99")
 
 
 def temp_dir(scratch: str, uid: int, job_id: str) -> str:
-    """Ray's node-local directory of this run; BadInput when the site's scratch path is too long for a socket."""
+    """Ray's node-local directory of this run; BadInput when the site's scratch path is too long for
+    a socket.
+    """
     path = f"{scratch.rstrip('/')}/sm{uid}-{job_id}"
     if len(path) > MAX_TEMP_DIR:
         raise BadInput(
-            f"Ray's directory {path!r} has {len(path)} characters and its sockets leave room for {MAX_TEMP_DIR}",
+            f"Ray's directory {path!r} has {len(path)} characters and its sockets leave room for"
+            f" {MAX_TEMP_DIR}",
             where="site, scratch",
             fix="give a shorter node-local directory",
         )
@@ -34,7 +40,8 @@ def temp_dir(scratch: str, uid: int, job_id: str) -> str:
 def ray_env(token: Path) -> dict[str, str]:
     """Token authentication with the run's own token, so that nothing is written to the user's home.
 
-    RAY_AUTH_MODE and RAY_AUTH_TOKEN_PATH are read by Ray itself (docs: Ray security, token authentication).
+    RAY_AUTH_MODE and RAY_AUTH_TOKEN_PATH are read by Ray itself (docs: Ray security, token
+    authentication).
     """
     return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
 
@@ -85,7 +92,9 @@ def head_argv(
 def worker_argv(
     plan: RayPlan, ports: PortBlock, *, python: str, node: str, address: str, gcs: str
 ) -> list[str]:
-    """A worker: a raylet that joins the cluster at `gcs` (host:port), whether that is up already or not."""
+    """A worker: a raylet that joins the cluster at `gcs` (host:port), whether that is up already or
+    not.
+    """
     return [
         *_ray(python),
         f"--address={gcs}",

@@ -1,6 +1,7 @@
 """What to run: the sections of a recipe file, which are also the keys of `--set`.
 
-Names are the field's own: Megatron's for the layout, SGLang's and miles' for the rollout, Slurm's for the request.
+Names are the field's own: Megatron's for the layout, SGLang's and miles' for the rollout, Slurm's
+for the request.
 A value that a recipe leaves out (None) is decided in `plan.py`.
 """
 
@@ -23,7 +24,8 @@ def _no_newline(text: str) -> str:
     return text
 
 
-# Text that ends up on an `#SBATCH` line or in an environment: a newline there would start a line of its own.
+# Text that ends up on an `#SBATCH` line or in an environment: a newline there would start a line of
+# its own.
 Line = Annotated[str, AfterValidator(_no_newline)]
 WallTime = Annotated[str, StringConstraints(pattern=WALL_TIME)]
 EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
@@ -36,7 +38,9 @@ class Section(BaseModel):
 
 
 class Model(Section):
-    """Which model; `facts` names a file of configs/models, `hf_checkpoint` a Hugging Face directory or id."""
+    """Which model; `facts` names a file of configs/models, `hf_checkpoint` a Hugging Face directory
+    or id.
+    """
 
     facts: Line | None = None
     hf_checkpoint: Line | None = None
@@ -123,7 +127,9 @@ class Checkpoint(Section):
 
 
 class Driver(Section):
-    """What is started on the Ray cluster: miles' train.py, miles' launcher, `python -m trainer`, a check, a command."""
+    """What is started on the Ray cluster: miles' train.py, miles' launcher, `python -m trainer`, a
+    check, a command.
+    """
 
     entry: Literal["train", "script", "native", "gate-check", "command"] = "native"
     argv: list[Line] = Field(default_factory=list)

@@ -1,4 +1,6 @@
-"""Findings of preflight: what was judged, about whom, and what to do; and the verdict of a whole report."""
+"""Findings of preflight: what was judged, about whom, and what to do; and the verdict of a whole
+report.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ class Verdict(str, Enum):
 
 
 class Finding(BaseModel):
-    """One judgement: `code` names the rule, `subject` the node, GPU, NIC or pair, `evidence` the values it rests on."""
+    """One judgement: `code` names the rule, `subject` the node, GPU, NIC or pair, `evidence` the
+    values it rests on.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -1,4 +1,4 @@
-"""What is asked of Slurm: the directives, the step's arguments and the time limit of a plan; pure."""
+"""What is asked of Slurm: directives, the step's arguments and the time limit; pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from slurmmiles.planfile import SlurmPlan
 from slurmmiles.recipe import Recipe
 from slurmmiles.site import Site
 
-# Decided by the plan: given again in `extra`, sbatch would take the last one and the plan would be untrue.
+# Decided by the plan: given again in `extra`, sbatch would take the last one and the plan would be
+# untrue.
 DECIDED = frozenset(
     {"nodes", "ntasks", "ntasks-per-node", "job-name", "array", "gpus-per-task", "output"}
 )
@@ -22,7 +23,9 @@ def wall_seconds(text: str) -> int:
 
 
 def slurm_request(recipe: Recipe, site: Site, *, nodes: int, gpus_per_node: int) -> SlurmPlan:
-    """The request for `nodes` nodes of `gpus_per_node` GPUs; BadInput for an `extra` that the plan decides."""
+    """The request for `nodes` nodes of `gpus_per_node` GPUs; BadInput for an `extra` that the plan
+    decides.
+    """
     s = recipe.slurm
     _refuse_decided(recipe, site)
     exclusive = _first(s.exclusive, site.exclusive, gpus_per_node > 0)
@@ -57,9 +60,11 @@ def slurm_request(recipe: Recipe, site: Site, *, nodes: int, gpus_per_node: int)
 
 
 def _srun_args(site: Site, cpus: int | None) -> tuple[str, ...]:
-    """One task a node, with the CPUs of the job: srun has not inherited --cpus-per-task since Slurm 22.05.
+    """One task a node, with the CPUs of the job: srun has not inherited --cpus-per-task since Slurm
+    22.05.
 
-    A bad exit does not end the step at once (the agents tell each other and clean up); --wait is the backstop.
+    A bad exit does not end the step at once (the agents tell each other and clean up); --wait is
+    the backstop.
     """
     return (
         "--ntasks-per-node=1",

@@ -34,7 +34,9 @@ class Phase(str, Enum):
 
 
 class RunResult(BaseModel):
-    """result.json. `seconds` maps a phase to its duration; `joined_after_s` counts from the job's start."""
+    """result.json. `seconds` maps a phase to its duration; `joined_after_s` counts from the job's
+    start.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -66,7 +68,8 @@ class Progress(BaseModel):
 
 
 def summarise(records: list[dict[str, Any]]) -> dict[str, Any]:
-    """The last record of metrics.jsonl, with the run's rise of reward and its worst log-prob difference.
+    """The last record of metrics.jsonl, with the run's rise of reward and its worst log-prob
+    difference.
 
     `reward_first` and `reward_last` are means over the first and the last five records.
     """

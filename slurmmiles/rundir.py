@@ -5,7 +5,8 @@ RUNS/RUN_ID/
   submission.json  who, when, job id         ray.token      mode 600, shared by the run's nodes
   result.json      how the newest attempt ended              checkpoints/
   submitit/        submitit's pickles and the step's logs
-  attempts/JOB.RESTART/   one for each start of the job: logs/, nodes/, preflight/, metrics.jsonl, result.json
+  attempts/JOB.RESTART/   one for each start of the job: logs/, nodes/, preflight/, metrics.jsonl,
+  result.json
   latest           link to the newest attempt
 """
 
@@ -129,5 +130,7 @@ class RunDir:
         return self.path / "latest"
 
     def attempt(self, job_id: str, restart: int) -> Attempt:
-        """The directory of restart number `restart` of job `job_id`: every node derives the same one."""
+        """The directory of restart number `restart` of job `job_id`: every node derives the same
+        one.
+        """
         return Attempt(self.attempts / f"{job_id}.{restart}")

@@ -1,4 +1,4 @@
-"""From a plan to the sbatch script. The only place that uses Jinja; a template holds no decision."""
+"""From a plan to the sbatch script. The only user of Jinja; a template holds no decision."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def render(
     exports: Sequence[str] = (),
     template: str = "base.sbatch.j2",
 ) -> str:
-    """The script of `plan`: `command` is the shell text of the step, `output` Slurm's own log file pattern."""
+    """The script of `plan`: `command` is the shell text of the step, `output` Slurm's own log file
+    pattern.
+    """
     environment = Environment(
         loader=FileSystemLoader(templates),
         undefined=StrictUndefined,
@@ -59,7 +61,9 @@ def _directives(request: SlurmPlan) -> list[str]:
 
 
 def _directive_value(value: str) -> str:
-    """A value as sbatch reads it: double quotes group words, a backslash escapes (sbatch, _get_next_opt)."""
+    """A value as sbatch reads it: double quotes group words, a backslash escapes (sbatch,
+    _get_next_opt).
+    """
     if value and not any(c in value for c in " \t\"'\\#"):
         return value
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
@@ -67,7 +71,7 @@ def _directive_value(value: str) -> str:
 
 
 def _word(arg: str) -> str:
-    """An srun argument quoted for the shell, except for the variables of Slurm that it must expand."""
+    """An srun argument quoted for the shell, except Slurm's variables that it must expand."""
     name, equals, value = arg.partition("=")
     if equals and value in SAFE_EXPANSIONS:
         return f'{name}="{value}"'
@@ -75,7 +79,9 @@ def _word(arg: str) -> str:
 
 
 def encode_plan(plan: Plan) -> str:
-    """The plan as one word for an environment variable, so that a rendered script needs no other file."""
+    """The plan as one word for an environment variable, so that a rendered script needs no other
+    file.
+    """
     text = json.dumps(plan.model_dump(mode="json"), separators=(",", ":"))
     return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
 

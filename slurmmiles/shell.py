@@ -1,6 +1,8 @@
-"""The only door to other programs: run one to its end, or start one and later stop it with all that it started.
+"""The only door to other programs: run one to its end, or start one and later stop it with all that
+it started.
 
-Nothing here ever signals a process by name or pattern: only descendants of a process that this door started.
+Nothing here ever signals a process by name or pattern: only descendants of a process that this door
+started.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ TIMED_OUT = 124  # the code that coreutils' timeout(1) gives
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """A program that ended: its argv, exit status (124 if it was stopped at the timeout), and what it printed."""
+    """A program that ended: its argv, exit status (124 if it was stopped at the timeout), and what
+    it printed.
+    """
 
     argv: tuple[str, ...]
     returncode: int
@@ -56,7 +60,9 @@ def run(
     cwd: Path | None = None,
     stdin: str = "",
 ) -> Completed:
-    """Run argv to its end, at most `timeout` seconds; raises MissingTool when the program does not exist."""
+    """Run argv to its end, at most `timeout` seconds; raises MissingTool when the program does not
+    exist.
+    """
     which(argv[0])
     child = subprocess.Popen(
         list(argv),
@@ -104,7 +110,7 @@ class Process:
             self._child.send_signal(number)
 
     def stop(self, grace: float = 5.0) -> int | None:
-        """End it and every descendant: SIGTERM, `grace` seconds, SIGKILL. Returns its exit status."""
+        """End it and every descendant: SIGTERM, `grace` seconds, SIGKILL; its exit status."""
         stop_tree(self.pid, grace=grace)
         status = self.wait(5.0)
         if self._log is not None:
@@ -122,7 +128,8 @@ def spawn(
 ) -> Process:
     """Start argv in a session of its own, output appended to `log` (None: discarded).
 
-    With `die_with_parent` the kernel kills it when the thread that started it ends, whatever ended that
+    With `die_with_parent` the kernel kills it when the thread that started it ends, whatever ended
+    that
     (prctl(2), PR_SET_PDEATHSIG). Raises MissingTool when the program does not exist.
     """
     which(argv[0])
@@ -141,9 +148,11 @@ def spawn(
 
 
 def start_daemon(argv: Sequence[str], log: Path, *, env: Mapping[str, str] | None = None) -> None:
-    """Start argv as nobody's child, in a session of its own, output appended to `log`; returns at once.
+    """Start argv as nobody's child, in a session of its own, output appended to `log`; returns at
+    once.
 
-    setsid(1) forks and leaves, so the caller has nothing to reap. Raises MissingTool without the program.
+    setsid(1) forks and leaves, so the caller has nothing to reap. Raises MissingTool without the
+    program.
     """
     which(argv[0])
     with log.open("ab") as out:
@@ -162,7 +171,9 @@ def _die_with_parent() -> None:
 
 
 def become_subreaper() -> None:
-    """Adopt orphaned descendants (prctl(2)), so that a daemon which left its parent is still in our tree."""
+    """Adopt orphaned descendants (prctl(2)), so that a daemon which left its parent is still in our
+    tree.
+    """
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
@@ -177,7 +188,9 @@ def descendants(pid: int) -> list[psutil.Process]:
 
 
 def stop_tree(pid: int, *, grace: float, itself: bool = True) -> None:
-    """SIGTERM to `pid` (unless not `itself`) and its descendants, SIGKILL to what is left after `grace` seconds."""
+    """SIGTERM to `pid` (unless not `itself`) and its descendants, SIGKILL to what is left after
+    `grace` seconds.
+    """
     import psutil
 
     targets = descendants(pid)

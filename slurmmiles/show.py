@@ -48,19 +48,21 @@ def plan(p: Plan) -> None:
     unit = "GPUs" if p.gpus_per_node else "CPU ranks"
     spare = f" + {p.spares} spare" if p.spares else ""
     console.print(
-        f"[bold]{escape(p.recipe)}[/] on {p.nodes}{spare} x {p.ranks_per_node} {unit}, site {escape(p.site)}"
+        f"[bold]{escape(p.recipe)}[/] on {p.nodes}{spare} x {p.ranks_per_node} {unit}, site"
+        f" {escape(p.site)}"
     )
     t = p.topology
     console.print(
-        f"layout   TP {t.tp}  PP {t.pp}  CP {t.cp}  EP {t.ep}  ETP {t.etp}  DP {t.dp}  = {t.world_size} ranks"
+        f"layout   TP {t.tp}  PP {t.pp}  CP {t.cp}  EP {t.ep}  ETP {t.etp}  DP {t.dp}  ="
+        f" {t.world_size} ranks"
     )
     if t.pp > 1:
         console.print(f"         layers per stage {', '.join(map(str, t.layers_per_stage))}")
     if p.rollout:
         r = p.rollout
         console.print(
-            f"rollout  {r.engines} engine(s) x {r.gpus_per_engine}: EP {r.ep}, DP {r.dp}, attention TP {r.attn_tp},"
-            f" {r.nodes_per_engine} node(s) each"
+            f"rollout  {r.engines} engine(s) x {r.gpus_per_engine}: EP {r.ep}, DP {r.dp}, attention"
+            f" TP {r.attn_tp}, {r.nodes_per_engine} node(s) each"
         )
     _grid(console, p)
     _memory(console, p)
@@ -110,7 +112,8 @@ def submitted(run_id: str, job_id: str, run_dir: Path) -> None:
     console.print(f"run      {escape(run_id)}\njob      {job_id}\nfiles    {escape(str(run_dir))}")
     where = escape(str(run_dir))
     console.print(
-        f"next     slurmmiles status {where}\n         slurmmiles logs -f {where}\n         slurmmiles cancel {where}"
+        f"next     slurmmiles status {where}\n         slurmmiles logs -f {where}\n        "
+        f" slurmmiles cancel {where}"
     )
 
 
@@ -150,7 +153,8 @@ def ended(s: RunStatus) -> None:
         m = result.get("metrics") or {}
         if "reward_first" in m:
             console.print(
-                f"reward   {m['reward_first']:.3f} (first 5 steps) -> {m['reward_last']:.3f} (last 5 steps)"
+                f"reward   {m['reward_first']:.3f} (first 5 steps) -> {m['reward_last']:.3f} (last"
+                " 5 steps)"
             )
         if "logprob_diff_max" in m:
             console.print(
@@ -171,7 +175,9 @@ def run_list(rows: Sequence[dict[str, Any]]) -> None:
 
 
 class Ticker:
-    """Called while a run is waited for: each new phase or step once; on stderr when stdout is for JSON."""
+    """Called while a run is waited for: each new phase or step once; on stderr when stdout is for
+    JSON.
+    """
 
     def __init__(self, job: Job, quiet: bool) -> None:
         self._job, self._console = job, _console(stderr=quiet)

@@ -18,7 +18,8 @@ class Site(Section):
     """A regular expression of the login nodes' host names, for `sites detect`."""
     fabric: Literal["auto", "infiniband", "roce", "slingshot", "efa", "tcp"] = "auto"
     interface: Line | None = None
-    """The network interface of Ray, Gloo and NCCL's sockets; None: the one that routes to the head."""
+    """The network interface of Ray, Gloo and NCCL's sockets; None: the one that routes to the head.
+    """
     gpu: Line | None = None
     gpu_request: Literal["gpus-per-node", "gres"] = "gpus-per-node"
     """How this Slurm wants GPUs to be asked for."""
@@ -26,7 +27,8 @@ class Site(Section):
     cpus_per_node: Count | None = None
     host_memory_gb: Annotated[float, Field(gt=0)] | None = None
     runs: Line | None = None
-    """The directory of runs, shared by all nodes; None: `runs` below the directory of the command."""
+    """The directory of runs, shared by all nodes; None: `runs` below the directory of the command.
+    """
     scratch: Line = "/tmp"
     """A node-local directory with a short path (Ray's sockets must fit in 107 bytes)."""
     python: Line | None = None

@@ -1,4 +1,6 @@
-"""Which site this machine belongs to: by name, by the login node's host name, by a running sandbox, else generic."""
+"""Which site this machine belongs to: by name, by the login node's host name, by a running sandbox,
+else generic.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Slurm's own tools as ask/parse pairs: what is typed, and what its answer means; nothing is run here.
+"""Slurm's own tools as ask/parse pairs: what is typed, and what its answer means; nothing is run
+here.
 
-Output formats are asked for by name with `|` between fields, so that a site's SLURM_TIME_FORMAT or SQUEUE_FORMAT
+Output formats are asked for by name with `|` between fields, so that a site's SLURM_TIME_FORMAT or
+SQUEUE_FORMAT
 does not change what is parsed. scontrol's `show job -o` is `Key=Value` words on one line.
 """
 
@@ -11,7 +13,18 @@ from dataclasses import dataclass
 
 # States of `man squeue` (JOB STATE CODES) from which a job does not come back by itself.
 ENDED = frozenset(
-    ["BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"]
+    [
+        "BOOT_FAIL",
+        "CANCELLED",
+        "COMPLETED",
+        "DEADLINE",
+        "FAILED",
+        "NODE_FAIL",
+        "OUT_OF_MEMORY",
+        "PREEMPTED",
+        "REVOKED",
+        "TIMEOUT",
+    ]
 )
 # Reasons of `man squeue` (JOB REASON CODES) in words.
 REASONS = {
@@ -21,7 +34,9 @@ REASONS = {
     "BeginTime": "its begin time has not come (a requeued job waits about two minutes)",
     "JobHeldUser": "it is held by its owner; release it with scontrol release",
     "JobHeldAdmin": "it is held by an administrator",
-    "launch failed requeued held": "its launch failed and Slurm holds it; release it with scontrol release",
+    "launch failed requeued held": (
+        "its launch failed and Slurm holds it; release it with scontrol release"
+    ),
     "PartitionTimeLimit": "its time limit is longer than the partition allows",
     "PartitionNodeLimit": "it asks for more nodes than the partition allows",
     "PartitionDown": "the partition is down",
@@ -65,7 +80,9 @@ def submit_argv(script: str) -> list[str]:
 
 
 def parse_submit(text: str) -> str:
-    """The job id of `sbatch --parsable` ("123" or "123;cluster"); raises ValueError on anything else."""
+    """The job id of `sbatch --parsable` ("123" or "123;cluster"); raises ValueError on anything
+    else.
+    """
     found = re.match(r"^(\d+)(;\S+)?\s*$", text.strip())
     if not found:
         raise ValueError(f"sbatch printed {text.strip()[:200]!r} instead of a job id")
@@ -77,7 +94,9 @@ def cancel_argv(job_id: str) -> list[str]:
 
 
 def squeue_argv(job_id: str) -> list[str]:
-    """One job in any state that squeue still knows; an id that it has forgotten is an error of squeue."""
+    """One job in any state that squeue still knows; an id that it has forgotten is an error of
+    squeue.
+    """
     return ["squeue", "--noheader", "--states=all", f"--jobs={job_id}", "--format=%T|%r|%N"]
 
 
@@ -95,7 +114,9 @@ def scontrol_argv(job_id: str) -> list[str]:
 
 
 def parse_scontrol(text: str) -> JobState | None:
-    """State, reason, nodes and exit code of `scontrol show job -o`; None when the text has no JobState."""
+    """State, reason, nodes and exit code of `scontrol show job -o`; None when the text has no
+    JobState.
+    """
     fields = dict(re.findall(r"(?:^|\s)(JobState|Reason|NodeList|ExitCode)=(\S*)", text))
     if "JobState" not in fields:
         return None
@@ -121,7 +142,9 @@ def sacct_argv(job_id: str) -> list[str]:
 
 
 def parse_sacct(text: str) -> JobState | None:
-    """The newest row; `CANCELLED by 1000` is CANCELLED. None when there is no row (or no accounting)."""
+    """The newest row; `CANCELLED by 1000` is CANCELLED. None when there is no row (or no
+    accounting).
+    """
     rows = [line.strip().split("|") for line in text.splitlines() if line.count("|") == 2]
     if not rows or not rows[-1][0]:
         return None
@@ -146,7 +169,10 @@ def explain_refusal(stderr: str) -> tuple[str, str]:
             return words, fix
     return (
         words,
-        "run `slurmmiles render` to see the request, and compare it with `sinfo` and the site's rules",
+        (
+            "run `slurmmiles render` to see the request, and compare it with `sinfo` and the site's"
+            " rules"
+        ),
     )
 
 

@@ -1,4 +1,6 @@
-"""From a plan to a started run: the run directory, then submitit's sbatch, or agents on this machine."""
+"""From a plan to a started run: the run directory, then submitit's sbatch, or agents on this
+machine.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ NODE_LOCAL_TYPES = frozenset({"tmpfs", "ramfs", "devtmpfs"})
 
 
 class LocalAgent(BaseModel):
-    """An agent on this machine; `started` (seconds, as psutil gives it) proves that the pid is still that process."""
+    """An agent on this machine; `started` (seconds, as psutil gives it) proves that the pid is
+    still that process.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -74,7 +78,9 @@ def prepare(run: RunDir, plan: Plan) -> None:
 
 
 def refuse_node_local(path: Path, shared: tuple[Path, ...] = ()) -> None:
-    """BadInput when `path` is on a filesystem that other nodes do not see; `shared` lists known exceptions."""
+    """BadInput when `path` is on a filesystem that other nodes do not see; `shared` lists known
+    exceptions.
+    """
     resolved = path.resolve()
     if any(resolved.is_relative_to(known) for known in shared):
         return
@@ -97,7 +103,9 @@ def _not_shared(path: Path, why: str) -> BadInput:
 
 
 def submit_slurm(plan: Plan, run: RunDir, templates: Path, env: Mapping[str, str]) -> Submission:
-    """submitit writes the pickle and calls sbatch on our script; SlurmRefused with Slurm's own words."""
+    """submitit writes the pickle and calls sbatch on our script; SlurmRefused with Slurm's own
+    words.
+    """
     from submitit.core.utils import FailedJobError, FailedSubmissionError, JobPaths
     from submitit.slurm.slurm import SlurmExecutor
 
@@ -137,7 +145,9 @@ def submit_slurm(plan: Plan, run: RunDir, templates: Path, env: Mapping[str, str
 
 
 def _slurm_words(error: Exception) -> str:
-    """The tool's own lines out of submitit's error, which shows the command and its output around them."""
+    """The tool's own lines out of submitit's error, which shows the command and its output around
+    them.
+    """
     lines = [line.strip() for line in str(error).splitlines()]
     spoken = [line for line in lines if line.startswith(("sbatch:", "srun:", "slurm"))]
     return "\n".join(spoken or lines)
@@ -152,7 +162,9 @@ def agent_command(python: str, run_dir: Path, submitit: Path | None) -> str:
 
 
 def rendered(plan: Plan, templates: Path, runs: Path) -> str:
-    """A script that needs neither submitit nor any other file: it carries the plan, and the run is named by its job."""
+    """A script that needs neither submitit nor any other file: it carries the plan, and the run is
+    named by its job.
+    """
     python = plan.python or sys.executable
     run_dir = f'{shlex.quote(str(runs))}/"{plan.recipe}-$SLURM_JOB_ID"'
     command = f"{shlex.quote(python)} -u -m slurmmiles.agent --run-dir {run_dir}"

@@ -1,4 +1,4 @@
-"""Which phase an attempt is in and how long each one took; progress.json follows it for `status`."""
+"""Which phase an attempt is in and how long each took; progress.json follows it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A worker node's part of a run: find the head, say what this node is, hold a raylet until the run is over."""
+"""A worker node's part of a run: find the head, say what this node is, hold a raylet until the run
+is over.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ RAY_TRIES = 3
 
 
 def run_worker(node: Node) -> None:
-    """Until the head says that the run is over; RunFailed when the head or this node's raylet is lost."""
+    """Until the head says that the run is over; RunFailed when the head or this node's raylet is
+    lost.
+    """
     line = find_head(node)
     try:
         welcome = _welcome(node, line)
@@ -57,7 +61,8 @@ def find_head(node: Node) -> WorkerLine:
         time.sleep(pause * random.uniform(0.5, 1.0))
         pause = min(pause * 1.6, 2.0)
     raise UnfitNodes(
-        f"the head {node.allocation.head} was not reached in {node.plan.ray.join_deadline_s:g} s ({last})",
+        f"the head {node.allocation.head} was not reached in {node.plan.ray.join_deadline_s:g} s"
+        f" ({last})",
         where=node.name,
         fix="check the network between these two nodes, or name the interface in the site file",
     )

@@ -1,4 +1,5 @@
-"""YAML files that people write: loaded with line numbers, changed by `--set`, checked against a model.
+"""YAML files that people write: loaded with line numbers, changed by `--set`, checked against a
+model.
 
 YAML 1.2 by ruamel.yaml, so that `no` is a string, `1e-6` a number, and a key given twice an error.
 """
@@ -10,8 +11,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from ruamel.yaml import YAML, YAMLError
+from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
+from ruamel.yaml.error import YAMLError
 
 from slurmmiles.errors import BadInput, did_you_mean
 
@@ -19,7 +21,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def load_mapping(path: Path) -> CommentedMap:
-    """The file's mapping, with positions; BadInput names file:line for anything that is not YAML."""
+    """The file's mapping, with positions; BadInput names file:line of what is not YAML."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -63,7 +65,9 @@ def _scalar(text: str, setting: str) -> Any:
 
 
 def apply_settings(data: CommentedMap, settings: Iterable[tuple[tuple[str, ...], Any]]) -> None:
-    """Write each setting into `data`, making sections as needed; a value in place of a section is BadInput."""
+    """Write each setting into `data`, making sections as needed; a value in place of a section is
+    BadInput.
+    """
     for parts, value in settings:
         section: Any = data
         for depth, part in enumerate(parts[:-1]):
@@ -95,7 +99,9 @@ def validate(
 
 
 def _plain(data: Any) -> Any:
-    """Without ruamel's own types: a frozen model must not hold the file's mutable, comment-carrying objects."""
+    """Without ruamel's own types: a frozen model must not hold the file's mutable, comment-carrying
+    objects.
+    """
     if isinstance(data, Mapping):
         return {str(k): _plain(v) for k, v in data.items()}
     if isinstance(data, list):

@@ -1,1 +1,3 @@
-"""The commands of the command line, a module for each family; a command's body is at most fifteen lines."""
+"""The commands of the command line, a module for each family; a command's body is at most fifteen
+lines.
+"""

@@ -17,7 +17,8 @@ from slurmmiles.report import Report, Verdict
 @runs_option
 @json_option
 def doctor(runs: Path | None, as_json: bool) -> None:
-    """Check Slurm's tools, the run directory, the container runtime and the versions; exit 2 if one is unfit.
+    """Check Slurm's tools, the run directory, the container runtime and the versions; exit 2 if one
+    is unfit.
 
     \b
     Example: slurmmiles doctor --runs /shared/me/runs

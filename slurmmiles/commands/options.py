@@ -70,7 +70,7 @@ def build_plan(
     *,
     local: bool = False,
 ) -> tuple[Plan, Site]:
-    """The plan and the site that it was made for; raises BadInput with every rule that is broken."""
+    """The plan and the site that it was made for; BadInput with every rule that is broken."""
     catalog = Catalog.from_env(os.environ)
     chosen_site = choose_site(catalog, site, local=local)
     chosen = catalog.recipe(recipe, settings)

@@ -26,9 +26,11 @@ from slurmmiles.planfile import Plan
 @plan_options
 @json_option
 def plan(as_json: bool, **options: Any) -> None:
-    """Print every decision of a run of RECIPE: layout, memory, environment, driver, Slurm request, cost.
+    """Print every decision of a run of RECIPE: layout, memory, environment, driver, Slurm request,
+    cost.
 
-    Works on a laptop without Slurm, torch or GPUs. RECIPE is a name of `slurmmiles recipes` or a file.
+    Works on a laptop without Slurm, torch or GPUs. RECIPE is a name of `slurmmiles recipes` or a
+    file.
 
     \b
     Example: slurmmiles plan tiny --nodes 2 --set optimizer.lr=1e-4

@@ -1,4 +1,6 @@
-"""`status`, `logs`, `cancel`, `attach` and `runs`: a run after it was submitted, also from another login."""
+"""`status`, `logs`, `cancel`, `attach` and `runs`: a run after it was submitted, also from another
+login.
+"""
 
 from __future__ import annotations
 

@@ -76,7 +76,9 @@ def submit(
 
 
 def use_slurm() -> str:
-    """Put a running sandbox's tools on PATH when there is no sbatch; its site's name, or "". BadInput without both."""
+    """Put a running sandbox's tools on PATH when there is no sbatch; its site's name, or "".
+    BadInput without both.
+    """
     if which("sbatch") is not None and not os.environ.get("SLURMMILES_SANDBOX_DIR"):
         return ""
     tools = client_bin(Path(os.environ.get("SLURMMILES_SANDBOX_DIR", DEFAULT_DIR)))
@@ -86,7 +88,10 @@ def use_slurm() -> str:
     if which("sbatch") is None:
         raise BadInput(
             "there is no Slurm on this machine (no sbatch on PATH)",
-            fix="log in to a cluster, use --local, or start simulated nodes with `slurmmiles sandbox up`",
+            fix=(
+                "log in to a cluster, use --local, or start simulated nodes with `slurmmiles"
+                " sandbox up`"
+            ),
         )
     return ""
 

@@ -1,12 +1,16 @@
-"""`python -m slurmmiles.preflight`: the part of preflight that runs through Ray, as the head's child.
+"""`python -m slurmmiles.preflight`: the part of preflight that runs through Ray, as the head's
+child.
 
-It is a process of its own because a Ray driver dies with its raylet, and the agent must not. It waits until every
-expected node is registered (the gate), measures, and leaves gate.json and network.json in the preflight directory.
+It is a process of its own because a Ray driver dies with its raylet, and the agent must not. It
+waits until every
+expected node is registered (the gate), measures, and leaves gate.json and network.json in the
+preflight directory.
 """
 
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 import time
 from pathlib import Path
@@ -35,7 +39,10 @@ def main(argv: list[str]) -> int:
     import ray
 
     ray.init(
-        address=args.address, namespace="slurmmiles", log_to_driver=False, logging_level="ERROR"
+        address=args.address,
+        namespace="slurmmiles",
+        log_to_driver=False,
+        logging_level=logging.ERROR,
     )
     nodes = args.nodes.split(",")
     registered = _gate(ray, nodes, args.out, time.monotonic() + args.deadline)
@@ -70,11 +77,13 @@ def _place_probes(ray: Any, registered: dict[str, Any]) -> dict[str, Any]:
 
     actor = ray.remote(Probe)
     return {
-        name: actor.options(
-            num_cpus=0,
-            max_concurrency=4,
-            scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False),
-        ).remote(node["NodeManagerAddress"])
+        name: (
+            actor.options(
+                num_cpus=0,
+                max_concurrency=4,
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False),
+            ).remote(node["NodeManagerAddress"])
+        )
         for name, node in registered.items()
     }
 

@@ -1,4 +1,4 @@
-"""What each node says of itself: the shared directory, its addresses, its limits. Judges are pure."""
+"""What each node says of itself: shared directory, addresses, limits. Judges are pure."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ def _canary(node: NodeFacts, canary: str, run_dir: str) -> Iterator[Finding]:
         verdict=Verdict.FAIL,
         subject=node.node,
         message=f"it cannot see the run directory {run_dir} as the head sees it (it found {seen})",
-        remedy="put the runs on a filesystem that every node mounts (--runs DIR), or have the mount repaired",
+        remedy=(
+            "put the runs on a filesystem that every node mounts (--runs DIR), or have the mount"
+            " repaired"
+        ),
         evidence={"run_dir": run_dir, "found": seen},
     )
 
@@ -71,7 +74,10 @@ def _address(node: NodeFacts, several: bool) -> Iterator[Finding]:
             code="hostname_is_loopback",
             verdict=Verdict.WARN,
             subject=node.node,
-            message=f"its name {node.hostname} resolves to {node.resolves_to[0]} there; programs that look up their own name will not be reachable",
+            message=(
+                f"its name {node.hostname} resolves to {node.resolves_to[0]} there; programs that"
+                " look up their own name will not be reachable"
+            ),
             remedy=f"mend /etc/hosts on the node; Ray, Gloo and SGLang were given {node.address}",
             evidence=evidence,
         )
@@ -92,8 +98,14 @@ def _limits(node: NodeFacts, plan: Plan) -> Iterator[Finding]:
             code="limit_nofile",
             verdict=Verdict.FAIL,
             subject=node.node,
-            message=f"a process may open {nofile} files and the recipe asks for {plan.preflight.min_nofile}",
-            remedy="raise the hard limit (LimitNOFILE of slurmd, or PropagateResourceLimits in slurm.conf)",
+            message=(
+                f"a process may open {nofile} files and the recipe asks for"
+                f" {plan.preflight.min_nofile}"
+            ),
+            remedy=(
+                "raise the hard limit (LimitNOFILE of slurmd, or PropagateResourceLimits in"
+                " slurm.conf)"
+            ),
             evidence={"nofile": nofile},
         )
     if plan.preflight.memlock_unlimited and memlock != UNLIMITED:
@@ -101,14 +113,19 @@ def _limits(node: NodeFacts, plan: Plan) -> Iterator[Finding]:
             code="limit_memlock",
             verdict=Verdict.WARN,
             subject=node.node,
-            message=f"a process may lock {memlock} bytes, and RDMA registers memory without such a bound",
+            message=(
+                f"a process may lock {memlock} bytes, and RDMA registers memory without such a"
+                " bound"
+            ),
             remedy="set LimitMEMLOCK=infinity for slurmd",
             evidence={"memlock": memlock},
         )
 
 
 def _gpus(node: NodeFacts, plan: Plan) -> Iterator[Finding]:
-    """Only what NVML really shows is judged: without NVML there is no evidence, and so no finding of a lack."""
+    """Only what NVML really shows is judged: without NVML there is no evidence, and so no finding
+    of a lack.
+    """
     if node.gpus is not None and node.gpus < plan.gpus_per_node:
         yield Finding(
             code="gpu_count",

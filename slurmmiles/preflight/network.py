@@ -15,7 +15,9 @@ Pair = tuple[str, str]
 
 
 class Measurement(BaseModel):
-    """One transfer: Gbit/s over the payload, half of the median round trip in ms; `error` when it did not run."""
+    """One transfer: Gbit/s over the payload, half of the median round trip in ms; `error` when it
+    did not run.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -27,9 +29,11 @@ class Measurement(BaseModel):
 
 
 def rounds(nodes: Sequence[str]) -> list[list[Pair]]:
-    """In round k each node sends to the one k places further: every node has k different partners each way.
+    """In round k each node sends to the one k places further: every node has k different partners
+    each way.
 
-    Three rounds suffice to name one bad node by two partners, at a cost that does not grow with the node count.
+    Three rounds suffice to name one bad node by two partners, at a cost that does not grow with the
+    node count.
     """
     n = len(nodes)
     return [
@@ -39,7 +43,9 @@ def rounds(nodes: Sequence[str]) -> list[list[Pair]]:
 
 
 def judge_network(measurements: Iterable[Measurement], floors: PreflightPlan) -> list[Finding]:
-    """A node is bad when transfers with two different partners failed; a pair by itself is only a warning."""
+    """A node is bad when transfers with two different partners failed; a pair by itself is only a
+    warning.
+    """
     by_node: dict[str, dict[str, str]] = defaultdict(dict)
     findings: list[Finding] = []
     measured = list(measurements)
@@ -62,8 +68,14 @@ def judge_network(measurements: Iterable[Measurement], floors: PreflightPlan) ->
                 code="tcp_node",
                 verdict=Verdict.FAIL,
                 subject=node,
-                message=f"TCP failed with every partner ({', '.join(sorted(by_node[node]))}): {next(iter(by_node[node].values()))}",
-                remedy="check the node's link and its interface; leave it out with --set slurm.exclude="
+                message=(
+                    f"TCP failed with every partner ({', '.join(sorted(by_node[node]))}):"
+                    f" {next(iter(by_node[node].values()))}"
+                ),
+                remedy=(
+                    "check the node's link and its interface; leave it out with --set"
+                    " slurm.exclude="
+                )
                 + node,
                 evidence={"partners": len(by_node[node])},
             )

@@ -15,7 +15,9 @@ TIMEOUT_S = 10.0
 
 
 class Probe:
-    """One per node. `serve` opens a port that echoes pings and swallows a stream; `measure` talks to another's."""
+    """One per node. `serve` opens a port that echoes pings and swallows a stream; `measure` talks
+    to another's.
+    """
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -30,7 +32,9 @@ class Probe:
         return {name: os.environ.get(name) for name in names}
 
     def measure(self, host: str, port: int, seconds: float) -> dict[str, Any]:
-        """Half the median round trip in ms, then Gbit/s of a stream of `seconds`; or the error in words."""
+        """Half the median round trip in ms, then Gbit/s of a stream of `seconds`; or the error in
+        words.
+        """
         try:
             with socket.create_connection((host, port), timeout=TIMEOUT_S) as link:
                 link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -35,7 +35,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "WorkDir": ("WorkDir",),
 }
 DEFAULT_FIELDS = "JobID,JobName,Partition,State,ExitCode"
-_KEY = r"[A-Za-z][\w:/]*="
+_KEY = r"[A-Z][\w:/]*="  # every key begins so, and a word of a job name seldom does
 _PAIR = re.compile(rf"(?:^|\s)({_KEY})(.*?)(?=\s{_KEY}|$)")
 
 Job = dict[str, str]
@@ -43,7 +43,7 @@ Job = dict[str, str]
 
 def parse_jobs(text: str) -> list[Job]:
     """Jobs of `scontrol show job -o` or of jobcomp/filetxt: a line of KEY=VALUE each."""
-    lines = [line for line in text.splitlines() if line.startswith("JobId=")]
+    lines = [line.rstrip() for line in text.splitlines() if line.startswith("JobId=")]
     return [{key[:-1]: value for key, value in _PAIR.findall(line)} for line in lines]
 
 
