@@ -134,6 +134,12 @@ def status_fields(s: RunStatus) -> dict[str, Any]:
     }
 
 
+def end_fields(s: RunStatus) -> dict[str, Any]:
+    """The fields of `submit --wait --json`: those of result.json, with what Slurm says beside them."""
+    fields = status_fields(s)
+    return {**fields, **(fields.pop("result") or {})}
+
+
 def ended(s: RunStatus) -> None:
     """The state in a sentence, and for an ended run its phases and last metrics."""
     console = _console()

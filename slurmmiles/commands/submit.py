@@ -118,6 +118,5 @@ def finish(run: RunDir, wait: bool, as_json: bool) -> None:
     if not as_json:
         show.submitted(run.run_id, job.job_id, run.path)
     status = job.wait(show.Ticker(job, quiet=as_json))
-    result = status.result or {}
-    print_json({**show.status_fields(status), **result}) if as_json else show.ended(status)
+    print_json(show.end_fields(status)) if as_json else show.ended(status)
     sys.exit(status.exit_code)

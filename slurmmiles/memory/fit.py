@@ -25,6 +25,7 @@ from slurmmiles.topology import Rollout, Topology
 
 HOST_TIGHT = 0.1
 """The page cache, and what a site runs besides, want some of the host."""
+NO_RECOMPUTE = "{} takes no recompute settings, whatever the flags say"
 PHASES = ("train", "offloaded", "rollout", "update_weights")
 
 
@@ -83,35 +84,56 @@ def fit(
     ]
     on_gpu = 1.0 - optimizer.cpu_offload_fraction if gpu else 1.0
     fullest = max(stages, key=lambda held: held.on_device(on_gpu))
-    notes = []
-    if recompute != effective:
-        notes.append(f"{model.name} takes no recompute settings, whatever the flags say")
     if gpu is None:
         host = _cpu_host(model, rollout, fullest, gpus_per_node, host_memory_gb, param_bytes)
-        terms, phases, serving = None, dict.fromkeys(PHASES, 0.0), {}
-        verdicts: list[Verdict] = ["fits"]
-    else:
-        terms = gpu_terms(model, fullest, on_gpu, has_rollout=rollout is not None)
-        serving = _serving(model, rollout, gpu, mem_fraction)
-        phases = phase_totals(terms, serving)
-        host = _gpu_host(model, rollout, fullest, optimizer, gpus_per_node, host_memory_gb)
-        notes += gpu_notes(model, fullest, terms, optimizer.cpu_offload_fraction, effective, gpu)
-        verdicts = [judge(total, gpu.memory_gb) for total in phases.values()]
-        if rollout is not None:
-            notes += rollout_notes(
-                model, rollout, serving, gpu, mem_fraction, topology.world_size, gpus_per_node
-            )
-            verdicts.append(judge_pool(serving, gpu))
-    if host_memory_gb is not None:
-        verdicts.append(judge(host["total"] or 0.0, host_memory_gb, HOST_TIGHT))
+        return _on_cpus(host)
+    host = _gpu_host(model, rollout, fullest, optimizer, gpus_per_node, host_memory_gb)
+    terms = gpu_terms(model, fullest, on_gpu, has_rollout=rollout is not None)
+    serving = _serving(model, rollout, gpu, mem_fraction)
+    notes = [] if recompute == effective else [NO_RECOMPUTE.format(model.name)]
+    notes += gpu_notes(model, fullest, terms, optimizer.cpu_offload_fraction, effective, gpu)
+    if rollout is not None:
+        ranks = (topology.world_size, gpus_per_node)
+        notes += rollout_notes(model, rollout, serving, gpu, mem_fraction, *ranks)
+    return _on_gpus(gpu, terms, serving, host, notes)
+
+
+def _on_gpus(
+    gpu: GpuFacts,
+    terms: GpuTerms,
+    serving: dict[str, float],
+    host: dict[str, float | None],
+    notes: list[str],
+) -> MemoryFit:
+    """Every phase against the card, the pool, and the host."""
+    phases = phase_totals(terms, serving)
+    verdicts = [judge(total, gpu.memory_gb) for total in phases.values()]
+    verdicts += [judge_pool(serving, gpu)] if serving else []
     return MemoryFit(
-        gpu_gb=_rounded(_with_total(terms, gpu)),
+        gpu_gb=_with_total(terms, gpu),
         gpu_phases_gb=_rounded(phases),
         rollout_gb=_rounded(serving),
-        host_gb={name: None if v is None else round(v, 3) for name, v in host.items()},
-        verdict=worst(verdicts),
+        host_gb=host,
+        verdict=worst([*verdicts, _judge_host(host)]),
         notes=(*notes, *host_notes(host), FORMULAS),
     )
+
+
+def _on_cpus(host: dict[str, float | None]) -> MemoryFit:
+    """No card: only the host is judged."""
+    return MemoryFit(
+        gpu_gb=_with_total(None, None),
+        gpu_phases_gb=dict.fromkeys(PHASES, 0.0),
+        rollout_gb={},
+        host_gb=host,
+        verdict=_judge_host(host),
+        notes=(*host_notes(host), FORMULAS),
+    )
+
+
+def _judge_host(host: dict[str, float | None]) -> Verdict:
+    limit = host["limit"]
+    return "fits" if limit is None else judge(host["total"] or 0.0, limit, HOST_TIGHT)
 
 
 def _nothing_to_fit(gpu: GpuFacts | None, limit: float | None) -> MemoryFit:
@@ -151,7 +173,7 @@ def _gpu_host(
         checkpoint_bytes=2.0 * count_parameters(model).total,
         nodes_per_engine=rollout.nodes_per_engine if rollout else 1,
     )
-    return {**terms, "limit": limit}
+    return {**_rounded(terms), "limit": limit}
 
 
 def _cpu_host(
@@ -170,14 +192,14 @@ def _cpu_host(
     terms = cpu_node_host_gb(
         trained, ranks_per_node=ranks_per_node, engine_bytes=weights, engines_per_node=engines
     )
-    return {**terms, "limit": limit}
+    return {**_rounded(terms), "limit": limit}
 
 
 def _with_total(terms: GpuTerms | None, gpu: GpuFacts | None) -> dict[str, float]:
     """All terms with `total` and `limit`; zeros where nothing is on a GPU."""
     found = terms or GpuTerms(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     limit = gpu.memory_gb if gpu else 0.0
-    return {**found.as_dict(), "total": found.total, "limit": limit}
+    return _rounded({**found.as_dict(), "total": found.total, "limit": limit})
 
 
 def _rounded(terms: dict[str, float]) -> dict[str, float]:

@@ -89,13 +89,9 @@ def refuse(
     """
     keys = dict.fromkeys(key for v in violations for key in (v.key, *v.also))
     advice = [text for key in keys if (text := _advice(key, suggest(key)[1]))]
-    first = violations[0]
-    fix = "; ".join(advice) or (
-        f"no other {first.key} than {suggest(first.key)[0]} works with the rest as it is: "
-        "change another setting too"
-    )
+    fix = "; ".join(advice) or "no other value of one setting alone mends this: change several"
     if len(violations) == 1:
-        raise BadInput(first.what, where=first.key, fix=fix)
+        raise BadInput(violations[0].what, where=violations[0].key, fix=fix)
     lines = "\n".join(f"  {v.key}: {v.what}" for v in violations)
     raise BadInput(f"{len(violations)} rules are broken:\n{lines}", where="layout", fix=fix)
 

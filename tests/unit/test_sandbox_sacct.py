@@ -11,7 +11,7 @@ REMEMBERED = (
     "JobId=701 ArrayJobId=700 ArrayTaskId=0 JobName=a b=c d UserId=root(0) JobState=COMPLETED"
     " Reason=None Restarts=0 ExitCode=0:0 RunTime=00:00:02 Partition=main AllocNode:Sid=ctl:0"
     " NodeList=node01 BatchHost=node01 NumNodes=1 CPUs/Task=1 WorkDir=/root StdErr=/dev/null \n"
-    "JobId=703 JobName=wrap UserId=root(0) JobState=PENDING Reason=Priority Restarts=0 ExitCode=0:0"
+    "JobId=703 JobName=wrap UserId=root(0) JobState=PENDING Reason=Priority ExitCode=0:0"
     " RunTime=00:00:00 Partition=main AllocNode:Sid=ctl:0 NodeList=(null) NumNodes=2 WorkDir=/root \n"
 )
 COMPLETED = (
