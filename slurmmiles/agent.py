@@ -12,28 +12,25 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import secrets
 import shutil
 import sys
 import time
 from pathlib import Path
 
-from slurmmiles import control, nodefacts, ports, shell, slurm
+from slurmmiles import arrival, nodefacts, shell, slurm
 from slurmmiles.allocation import Allocation
 from slurmmiles.errors import RunFailed, RunTimedOut, SlurmmilesError, UnfitNodes
 from slurmmiles.head import Head
-from slurmmiles.jsonfile import read_json, read_lines, read_model, write_json, write_text
+from slurmmiles.jsonfile import read_lines, read_model, write_json, write_text
 from slurmmiles.node import Node, StopSignal, log_to
 from slurmmiles.planfile import Plan
 from slurmmiles.result import Outcome, Phase, RunResult, summarise
 from slurmmiles.rundir import Attempt, RunDir
-from slurmmiles.sbatch import INLINE_PLAN, decode_plan
+from slurmmiles.sbatch import INLINE_PLAN
 from slurmmiles.timeline import Timeline
 from slurmmiles.worker import run_worker
 
 log = logging.getLogger(__name__)
-VISIBLE_S = 15.0  # an NFS client may remember for a while that a new directory does not exist
-COMPLAIN_S = 20.0
 
 
 def run_node(run_dir: str) -> str:
@@ -54,6 +51,7 @@ def run_node(run_dir: str) -> str:
     shell.become_subreaper()
     nodefacts.raise_nofile()
     _make_attempt(node.attempt, run)
+    Path(node.temp).mkdir(mode=0o700, parents=True, exist_ok=True)
     log_to(node.attempt.agent_log(node.name), node.name)
     os.environ.update(
         {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(run.token)}
@@ -172,48 +170,6 @@ def _link_latest(node: Node) -> None:
     temporary.replace(node.run.latest)
 
 
-def unpack_inline(word: str, run: RunDir, allocation: Allocation) -> None:
-    """For a rendered script: the head lays the run directory out from the plan that the script
-    carries.
-    """
-    if not allocation.is_head:
-        return
-    plan = decode_plan(word)
-    run.path.mkdir(parents=True, exist_ok=True)
-    if not run.token.exists():
-        write_text(run.token, secrets.token_hex(32), mode=0o600)
-    if read_json(run.submission) is None:
-        write_json(
-            run.submission,
-            {"job_id": allocation.job_id, "mode": "slurm", "submitted_at": time.time()},
-        )
-    write_json(run.plan, plan)
-
-
-def wait_visible(run: RunDir, allocation: Allocation) -> None:
-    """Until plan and token of the run can be read here; UnfitNodes, told to the head too, when they
-    cannot.
-    """
-    deadline = time.monotonic() + VISIBLE_S
-    while not (run.plan.is_file() and os.access(run.token, os.R_OK)):
-        if time.monotonic() >= deadline:
-            reason = f"it cannot see the run directory {run.path}"
-            if not allocation.is_head:
-                port = ports.candidates(allocation.job_id, nodefacts.ephemeral_floor())[0].control
-                control.complain(
-                    allocation.head, port, allocation.node, reason, time.monotonic() + COMPLAIN_S
-                )
-            raise UnfitNodes(
-                reason,
-                where=allocation.node,
-                fix=(
-                    "put the runs on a filesystem that every node mounts (--runs DIR), or have the"
-                    " mount repaired"
-                ),
-            )
-        time.sleep(0.2)
-
-
 def main(argv: list[str]) -> int:
     """Exit status of the task; Slurm reports the highest of all tasks as the step's."""
     parser = argparse.ArgumentParser(prog="python -m slurmmiles.agent")
@@ -226,8 +182,9 @@ def main(argv: list[str]) -> int:
     try:
         allocation = _allocation()
         if word := os.environ.pop(INLINE_PLAN, ""):
-            unpack_inline(word, run, allocation)
-        wait_visible(run, allocation)
+            arrival.unpack_inline(word, run, allocation)
+        if not arrival.visible(run):
+            return arrival.stay_out(run, allocation)
         if args.submitit:
             from submitit.core.submission import process_job
 

@@ -46,6 +46,7 @@ def _defaults(device: str) -> dict[str, EnvValue]:
         "PYTHONUNBUFFERED": default("1", "a killed process must not take its last lines with it"),
         "RAY_USAGE_STATS_ENABLED": default("0", "compute nodes have no way out"),
         "RAY_DEDUP_LOGS": default("0", "a line that only one rank prints must not be folded away"),
+        "TMPDIR": node("{scratch}", "what the run leaves in a temp directory goes with the run"),
         "TOKENIZERS_PARALLELISM": default("false", "tokenizers' threads do not survive a fork"),
         "MASTER_ADDR": node(
             "{head_address}", "torch.distributed's rendezvous, on the interface of the run"

@@ -135,7 +135,7 @@ def status_fields(s: RunStatus) -> dict[str, Any]:
 
 
 def end_fields(s: RunStatus) -> dict[str, Any]:
-    """The fields of `submit --wait --json`: those of result.json, with what Slurm says beside them."""
+    """The fields of `submit --wait --json`: those of result.json, and what Slurm says."""
     fields = status_fields(s)
     return {**fields, **(fields.pop("result") or {})}
 

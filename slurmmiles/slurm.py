@@ -176,6 +176,11 @@ def explain_refusal(stderr: str) -> tuple[str, str]:
     )
 
 
+def no_cluster(words: str) -> bool:
+    """Whether sbatch found no configuration at all: the packages are there, a cluster is not."""
+    return "configuration source" in words
+
+
 REFUSALS = (
     (r"invalid partition", "choose one of `sinfo -o %P` with --set slurm.partition=NAME"),
     (

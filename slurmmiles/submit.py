@@ -4,6 +4,8 @@ machine.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import secrets
 import shlex
@@ -22,7 +24,7 @@ from slurmmiles.errors import BadInput, SlurmRefused
 from slurmmiles.jsonfile import write_json, write_text
 from slurmmiles.planfile import Plan
 from slurmmiles.rundir import RUN_ID, RunDir
-from slurmmiles.slurm import explain_refusal
+from slurmmiles.slurm import explain_refusal, no_cluster
 
 # Directories that each node has of its own, whatever its filesystem is called.
 NODE_LOCAL = ("/tmp", "/var/tmp", "/dev/shm", "/run")
@@ -135,9 +137,15 @@ def submit_slurm(plan: Plan, run: RunDir, templates: Path, env: Mapping[str, str
         nodes=plan.allocated_nodes, ntasks_per_node=1, time=max(1, plan.slurm.time_s // 60)
     )
     try:
-        job = executor.submit(run_node, str(run.path))
+        with contextlib.redirect_stderr(io.StringIO()):  # submitit repeats what the error holds
+            job = executor.submit(run_node, str(run.path))
     except (FailedJobError, FailedSubmissionError) as error:
         words, fix = explain_refusal(_slurm_words(error))
+        if no_cluster(words):
+            raise BadInput(
+                f"there is no Slurm on this machine: {words}",
+                fix="log in to a cluster, use --local, or try `slurmmiles sandbox up`",
+            ) from None
         raise SlurmRefused(f"Slurm refused the job: {words}", where="sbatch", fix=fix) from None
     submission = Submission(job_id=str(job.job_id), mode="slurm", submitted_at=time.time())
     write_json(run.submission, submission)

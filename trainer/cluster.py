@@ -1,25 +1,26 @@
-"""Connect to Ray, start the actors on their nodes, and take everything down again."""
+"""Connect to Ray, start the actors of both halves on their nodes, and take everything down again."""
 
 from __future__ import annotations
 
 import contextlib
-import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import ray
 
+from trainer.actors import call_all, start
 from trainer.config import Config
 from trainer.device import Device
+from trainer.rollout import Engines
 from trainer.errors import TrainerError
-from trainer.megatron import Rendezvous
-from trainer.placement import ACTOR_CPUS, Node, choose_nodes
-from trainer.rollout import EngineActor, Engines
-from trainer.train_actor import TrainerRank
-from trainer.train_group import TrainerGroup
+from trainer.placement import Node, choose_nodes
+from trainer.trainer_group import TrainerGroup
 
 ROOT = Path(__file__).parent.parent  # the directory that `import trainer` finds this package in
+# Megatron and SGLang warn at import, in every process, of each optional package that is not installed.
+QUIET = {"PYTHONWARNINGS": "ignore::UserWarning,ignore::FutureWarning"}
+SHUTDOWN_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +32,10 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def ray_connection(address: str, work_dir: Path) -> Iterator[None]:
+def ray_connection(address: str) -> Iterator[None]:
     """A connection to the Ray cluster at `address`; "auto" means the running one, else one started here."""
     try:
-        ray.init(address=address, log_to_driver=True, include_dashboard=None)
+        ray.init(address=address)
     except ConnectionError as error:
         if address != "auto":
             raise TrainerError(f"ray: no cluster at {address}: {error}") from None
@@ -47,7 +48,7 @@ def ray_connection(address: str, work_dir: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def colocated(config: Config, device: Device) -> Iterator[Cluster]:
-    """Ranks and engines on the same nodes; engines and ranks start side by side. Ends all of them on exit."""
+    """Ranks and engines on the same nodes, started side by side; on exit all of them are ended."""
     nodes = choose_nodes(config.nodes)
     engines = [_start_engine(config, device, i, node) for i, node in enumerate(nodes)]
     ranks = [
@@ -55,45 +56,31 @@ def colocated(config: Config, device: Device) -> Iterator[Cluster]:
     ]
     try:
         trainer = TrainerGroup(ranks)
-        trainer.build()
         yield Cluster(trainer, Engines(engines, config.rollout.start_timeout_s))
     finally:
-        _end(engines, ranks)
+        with contextlib.suppress(ray.exceptions.RayError):
+            call_all(engines, "shutdown", timeout=SHUTDOWN_S)
+        for actor in [*engines, *ranks]:
+            ray.kill(actor)
 
 
 def _start_rank(config: Config, device: Device, node: Node) -> ray.actor.ActorHandle:
     threads = max(1, node.cpus // config.ranks_per_node)
-    return (
-        ray.remote(TrainerRank)
-        .options(
-            num_cpus=ACTOR_CPUS,
-            num_gpus=device.gpus_per_rank,
-            scheduling_strategy=node.pin,
-            runtime_env={"env_vars": {"PYTHONPATH": f"{ROOT}:${{PYTHONPATH}}"}},
-        )
-        .remote(config, device, threads)
+    return start(
+        "trainer.train_rank:TrainerRank",
+        *(config, device, threads),
+        node=node,
+        gpus=device.gpus_per_rank,
+        env={"PYTHONPATH": f"{ROOT}:${{PYTHONPATH}}", **QUIET},
     )
 
 
-def _start_engine(
-    config: Config, device: Device, index: int, node: Node
-) -> ray.actor.ActorHandle:
-    paths = [*device.engine_path, ROOT]
-    python_path = ":".join(str(path) for path in paths) + ":${PYTHONPATH}"
-    return (
-        ray.remote(EngineActor)
-        .options(
-            num_cpus=ACTOR_CPUS,
-            scheduling_strategy=node.pin,
-            runtime_env={"env_vars": {"PYTHONPATH": python_path, **device.engine_env}},
-        )
-        .remote(config, device, index)
+def _start_engine(config: Config, device: Device, index: int, node: Node) -> ray.actor.ActorHandle:
+    paths = ":".join(str(path) for path in [*device.engine_path, ROOT])
+    return start(
+        "trainer.engine:Engine",
+        *(config, device, index),
+        node=node,
+        gpus=0,
+        env={"PYTHONPATH": f"{paths}:${{PYTHONPATH}}", **QUIET, **device.engine_env},
     )
-
-
-def _end(engines: list[ray.actor.ActorHandle], ranks: list[ray.actor.ActorHandle]) -> None:
-    """Ask the engines to end their processes, then kill every actor."""
-    with contextlib.suppress(ray.exceptions.RayError):
-        ray.get([engine.shutdown.remote() for engine in engines], timeout=20)
-    for actor in [*engines, *ranks]:
-        ray.kill(actor)

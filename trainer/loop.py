@@ -11,7 +11,6 @@ from collections import deque
 from statistics import fmean, pstdev
 
 from trainer.batch import grpo_batch
-from trainer.checkpoint import latest_step
 from trainer.cluster import Cluster
 from trainer.config import Config
 from trainer.errors import TrainerError
@@ -55,9 +54,9 @@ def run(config: Config, cluster: Cluster) -> None:
 
 def resume_or_warm_up(config: Config, cluster: Cluster, prompts: Prompts) -> int:
     """Load the last checkpoint, or run the supervised warm-up from random weights; returns the first step."""
-    saved = latest_step(config.checkpoint.dir) if config.checkpoint.resume == "auto" else None
+    resume = config.checkpoint.resume == "auto"
+    saved = cluster.trainer.resume(config.checkpoint.dir) if resume else None
     if saved is not None:
-        cluster.trainer.load(config.checkpoint.dir, saved)
         print(f"resumed at step {saved + 1}", flush=True)
         return saved + 1
     for step in range(config.algorithm.sft_steps):

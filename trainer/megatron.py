@@ -20,18 +20,9 @@ from trainer.config import Config, Model, Parallel
 from trainer.device import Device
 from trainer.model_dir import vocab_size
 from trainer.tasks import ALPHABET
+from trainer.types import Rendezvous
 
 COLLECTIVE_TIMEOUT = datetime.timedelta(minutes=5)
-
-
-@dataclass(frozen=True, slots=True)
-class Rendezvous:
-    """Where the ranks of one world meet, and which of them this process is."""
-
-    host: str
-    port: int
-    rank: int
-    world_size: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,6 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from trainer.errors import TrainerError
 
-ACTOR_CPUS = 0.1  # ranks and engines take turns on the same cores, so none reserves a whole one
-
 
 @dataclass(frozen=True, slots=True)
 class Node:

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from trainer.batch import sft_batch
 from trainer.config import Config
 from trainer.model_dir import EOS_ID, build_tokenizer
-from trainer.rollout import Generated
 from trainer.tasks import ALPHABET, make_task, problem_rng, score
-from trainer.types import Group, Problem, Sample, TrainBatch
+from trainer.types import Generated, Group, Problem, Sample, TrainBatch
 
 
 class Prompts:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +18,14 @@ class Problem:
 
     prompt: str
     answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """One response: token ids and SGLang's log-prob of each under the weights that generated it."""
+
+    ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +53,12 @@ class TrainBatch:
     Column t of the `_BT` float tensors speaks of the token at position t; position 0 is never trained on.
     """
 
-    tokens_BT: torch.Tensor  # int64
-    loss_mask_BT: torch.Tensor  # float32, 1 on response tokens
-    rollout_logprobs_BT: torch.Tensor  # float32, 0 outside the mask
-    advantages_B: torch.Tensor  # float32
+    tokens_BT: Tensor  # int64
+    loss_mask_BT: Tensor  # float32, 1 on response tokens
+    rollout_logprobs_BT: Tensor  # float32, 0 outside the mask
+    advantages_B: Tensor  # float32
 
-    def rows(self, index: slice | torch.Tensor) -> TrainBatch:
+    def rows(self, index: slice | Tensor) -> TrainBatch:
         """The samples at `index`."""
         return TrainBatch(
             self.tokens_BT[index],
@@ -66,3 +76,44 @@ class TrainStats:
     grad_norm: float
     logprob_diff: float
     clip_fraction: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rendezvous:
+    """Where the ranks of one torch.distributed world meet, and which of them this process is."""
+
+    host: str
+    port: int
+    rank: int
+    world_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class FlatWeights:
+    """HF-named float32 tensors in one array, so that Ray's object store hands them over without a copy."""
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    flat: np.ndarray
+
+    @classmethod
+    def pack(cls, named: list[tuple[str, Tensor]]) -> FlatWeights:
+        """From (name, tensor) pairs."""
+        return cls(
+            names=tuple(name for name, _ in named),
+            shapes=tuple(tuple(tensor.shape) for _, tensor in named),
+            flat=torch.cat([tensor.reshape(-1).float() for _, tensor in named]).numpy(),
+        )
+
+    @property
+    def nbytes(self) -> int:
+        return self.flat.nbytes
+
+    def tensors(self) -> list[tuple[str, Tensor]]:
+        """The (name, tensor) pairs; views of one writable copy."""
+        whole = torch.from_numpy(self.flat.copy())
+        parts = whole.split([int(np.prod(shape)) for shape in self.shapes])
+        return [
+            (name, part.view(shape))
+            for name, shape, part in zip(self.names, self.shapes, parts, strict=True)
+        ]

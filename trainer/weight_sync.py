@@ -3,47 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-import numpy as np
 import torch
 from megatron.core import parallel_state as mpu
 from torch import Tensor
 
 from trainer.config import Model
 from trainer.megatron import TrainerModel
+from trainer.types import FlatWeights
 from trainer.weight_names import from_hf, is_gated, to_hf, with_layer_offset
-
-
-@dataclass(frozen=True, slots=True)
-class FlatWeights:
-    """HF-named float32 tensors in one array, so that Ray's object store hands them over without a copy."""
-
-    names: tuple[str, ...]
-    shapes: tuple[tuple[int, ...], ...]
-    flat: np.ndarray
-
-    @property
-    def nbytes(self) -> int:
-        return self.flat.nbytes
-
-    def tensors(self) -> list[tuple[str, Tensor]]:
-        """The (name, tensor) pairs; views of one writable copy."""
-        whole = torch.from_numpy(self.flat.copy())
-        parts = whole.split([int(np.prod(shape)) for shape in self.shapes])
-        return [
-            (name, part.view(shape))
-            for name, shape, part in zip(self.names, self.shapes, parts, strict=True)
-        ]
-
-
-def flatten(named: list[tuple[str, Tensor]]) -> FlatWeights:
-    """Pack (name, tensor) pairs."""
-    return FlatWeights(
-        names=tuple(name for name, _ in named),
-        shapes=tuple(tuple(tensor.shape) for _, tensor in named),
-        flat=torch.cat([tensor.reshape(-1).float() for _, tensor in named]).numpy(),
-    )
 
 
 def export_weights(model: TrainerModel, shape: Model) -> FlatWeights | None:
@@ -64,7 +32,7 @@ def export_weights(model: TrainerModel, shape: Model) -> FlatWeights | None:
             continue  # the last stage's copy of the embedding; HF keeps one
         full = _join(name, param, list(pieces))
         named += to_hf(with_layer_offset(name, offset), full, shape)
-    return flatten(named)
+    return FlatWeights.pack(named)
 
 
 def import_weights(model: TrainerModel, shape: Model, weights: dict[str, Tensor]) -> None:

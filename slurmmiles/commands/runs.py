@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from slurmmiles import shell, show
+from slurmmiles.commands.clients import find_slurm
 from slurmmiles.commands.options import json_option, print_json, runs_dir, runs_option
 from slurmmiles.errors import BadInput
 from slurmmiles.job import Job, all_runs, find_run
@@ -18,6 +19,7 @@ run_argument = click.argument("run", required=False)
 
 
 def _job(runs_path: Path | None, run: str | None) -> Job:
+    find_slurm()
     return Job(find_run(runs_dir(runs_path, None), run))
 
 
@@ -98,6 +100,7 @@ def runs(runs: Path | None, as_json: bool) -> None:
     \b
     Example: slurmmiles runs --runs /shared/me/runs
     """
+    find_slurm()
     found = [Job(run).status() for run in all_runs(runs_dir(runs, None))]
     rows = [show.status_fields(status) for status in found]
     print_json(rows) if as_json else show.run_list(rows)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
-from shutil import which
 from typing import Any
 
 import click
 
 from slurmmiles import show
 from slurmmiles.catalog import shipped
+from slurmmiles.commands.clients import need_slurm
 from slurmmiles.commands.options import (
     build_plan,
     json_option,
@@ -21,11 +22,10 @@ from slurmmiles.commands.options import (
     runs_option,
 )
 from slurmmiles.commands.plan import refuse_unfitting
-from slurmmiles.errors import BadInput
+from slurmmiles.errors import SlurmmilesError
 from slurmmiles.job import Job, refuse_active
+from slurmmiles.planfile import Plan
 from slurmmiles.rundir import RunDir
-from slurmmiles.sandbox.layout import DEFAULT_DIR
-from slurmmiles.sandbox.lifecycle import client_bin
 from slurmmiles.submit import (
     new_run_id,
     prepare,
@@ -61,7 +61,7 @@ def submit(
     Example: slurmmiles submit --nodes 2 tiny --wait
              slurmmiles submit tiny --local --wait
     """
-    on_sandbox = not local and use_slurm()
+    on_sandbox = not local and need_slurm()
     decided, site = build_plan(
         **{**options, "site": options["site"] or on_sandbox or None}, local=local
     )
@@ -75,37 +75,22 @@ def submit(
     finish(run, wait, as_json)
 
 
-def use_slurm() -> str:
-    """Put a running sandbox's tools on PATH when there is no sbatch; its site's name, or "".
-    BadInput without both.
-    """
-    if which("sbatch") is not None and not os.environ.get("SLURMMILES_SANDBOX_DIR"):
-        return ""
-    tools = client_bin(Path(os.environ.get("SLURMMILES_SANDBOX_DIR", DEFAULT_DIR)))
-    if tools is not None:
-        os.environ["PATH"] = f"{tools}:{os.environ.get('PATH', '')}"
-        return "sandbox"
-    if which("sbatch") is None:
-        raise BadInput(
-            "there is no Slurm on this machine (no sbatch on PATH)",
-            fix=(
-                "log in to a cluster, use --local, or start simulated nodes with `slurmmiles"
-                " sandbox up`"
-            ),
-        )
-    return ""
-
-
-def start(decided: Any, run: RunDir, local: bool) -> None:
-    """Everything that changes something: the run directory and the job."""
+def start(decided: Plan, run: RunDir, local: bool) -> None:
+    """Make the run directory and start the job; a refusal leaves no new directory."""
     if not local:
         refuse_node_local(run.path)
     refuse_active(run)
-    prepare(run, decided)
-    if local:
-        submit_local(decided, run, os.environ)
-    else:
-        submit_slurm(decided, run, shipped("sbatch_templates"), os.environ)
+    is_new = not run.path.exists()
+    try:
+        prepare(run, decided)
+        if local:
+            submit_local(decided, run, os.environ)
+        else:
+            submit_slurm(decided, run, shipped("sbatch_templates"), os.environ)
+    except SlurmmilesError:
+        if is_new:
+            shutil.rmtree(run.path, ignore_errors=True)
+        raise
 
 
 def finish(run: RunDir, wait: bool, as_json: bool) -> None:

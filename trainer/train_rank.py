@@ -1,4 +1,4 @@
-"""The training half on the cluster: one Ray actor per rank, and the handle through which the loop drives them."""
+"""One rank of the training half, in a process of its own (a Ray actor)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ from trainer.config import Config
 from trainer.device import Device
 from trainer.loss import nll_loss, policy_loss
 from trainer.policy import Policy
-from trainer.types import TrainBatch, TrainStats
-from trainer.weight_sync import FlatWeights
+from trainer.types import FlatWeights, Rendezvous, TrainBatch, TrainStats
 
 
 class TrainerRank:
-    """One rank of the trainer. Methods are collective: the group calls them on all ranks at once."""
+    """Methods are collective: the driver's TrainerGroup calls them on all ranks at once."""
 
     def __init__(self, config: Config, device: Device, threads: int) -> None:
         self._config, self._device = config, device
@@ -37,7 +36,7 @@ class TrainerRank:
             probe.bind((ip, 0))
             return socket.gethostname(), ip, probe.getsockname()[1]
 
-    def build(self, at: megatron.Rendezvous) -> int:
+    def build(self, at: Rendezvous) -> int:
         """Join the world and build the model; returns its parameter count on this rank."""
         config = self._config
         megatron.join_world(at, config.parallel, self._device, config.seed)
@@ -78,10 +77,16 @@ class TrainerRank:
         """This stage's weights under their HF names, from its first rank; None from the others."""
         return weight_sync.export_weights(self._policy.model, self._config.model)
 
+    def latest_step(self, directory: Path) -> int | None:
+        """The last whole checkpoint in `directory` as this rank's node sees it."""
+        return checkpoint.latest_step(directory)
+
     def save(self, directory: Path, step: int) -> None:
+        """Save weights and optimizer as of the end of `step`."""
         checkpoint.save(self._policy.model, directory, step)
 
     def load(self, directory: Path, step: int) -> None:
+        """Load what `save` wrote."""
         checkpoint.load(self._policy.model, directory, step)
 
     def _mine(self, batch: TrainBatch) -> TrainBatch:

@@ -1,0 +1,65 @@
+"""The driver's view of all trainer ranks: each method is one collective call of every rank."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from trainer.actors import call_all, wait_all
+from trainer.errors import TrainerError
+from trainer.types import Rendezvous, TrainBatch, TrainStats
+
+
+class TrainerGroup:
+    """Ranks in order: world rank i is actor i."""
+
+    def __init__(self, ranks: list[ray.actor.ActorHandle]) -> None:
+        """Lets the ranks meet at rank 0 and build their models."""
+        self._ranks = ranks
+        addresses = call_all(ranks, "address")
+        _, ip, port = addresses[0]
+        self.hosts: list[str] = [host for host, _, _ in addresses]
+        self.parameters: int = sum(
+            wait_all(
+                [
+                    rank.call.remote("build", Rendezvous(ip, port, i, len(ranks)))
+                    for i, rank in enumerate(ranks)
+                ]
+            )
+        )
+
+    def sft(self, batch: TrainBatch, lr: float) -> float:
+        """One supervised update; returns its mean loss."""
+        loss: float = self._all("sft", ray.put(batch), lr)[0]
+        return loss
+
+    def train(self, batch: TrainBatch, lr: float) -> TrainStats:
+        """All updates of one step on `batch`."""
+        stats: TrainStats = self._all("train", ray.put(batch), lr)[0]
+        return stats
+
+    def export_weights(self) -> list[ray.ObjectRef]:
+        """One reference per rank, in its node's object store: HF-named weights of a stage, or None."""
+        return [rank.call.remote("export_weights") for rank in self._ranks]
+
+    def save(self, directory: Path, step: int) -> None:
+        """Save weights and optimizer as of the end of `step`."""
+        self._all("save", directory, step)
+
+    def resume(self, directory: Path) -> int | None:
+        """Load the last whole checkpoint; returns its step, None when there is none.
+
+        Raises TrainerError when the ranks do not see the same one (a directory that nodes do not share).
+        """
+        seen = set(self._all("latest_step", directory))
+        if len(seen) > 1:
+            raise TrainerError(f"checkpoint.dir {directory} is not shared: ranks see the steps {seen}")
+        step: int | None = seen.pop()
+        if step is not None:
+            self._all("load", directory, step)
+        return step
+
+    def _all(self, method: str, *args: object) -> list[Any]:
+        return call_all(self._ranks, method, *args)
