@@ -45,6 +45,10 @@ def _defaults(device: str) -> dict[str, EnvValue]:
     table = {
         "PYTHONUNBUFFERED": default("1", "a killed process must not take its last lines with it"),
         "RAY_USAGE_STATS_ENABLED": default("0", "compute nodes have no way out"),
+        "RAY_enable_worker_prestart": default(
+            "0", "Ray would start a Python process for each CPU of each node at once"
+        ),
+        "RAY_prestart_worker_first_driver": default("0", "the same, at the first driver"),
         "RAY_DEDUP_LOGS": default("0", "a line that only one rank prints must not be folded away"),
         "TMPDIR": node("{scratch}", "what the run leaves in a temp directory goes with the run"),
         "TOKENIZERS_PARALLELISM": default("false", "tokenizers' threads do not survive a fork"),

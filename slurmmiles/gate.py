@@ -238,4 +238,5 @@ class Gate:
 
     def _check_self(self) -> None:
         self._node.stop.check()
-        self._ray.check(self._node.name)
+        joining = self._timeline.phase is Phase.JOIN
+        self._ray.check(self._node.name, revive_until=self._deadline if joining else 0.0)

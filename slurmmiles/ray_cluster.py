@@ -8,6 +8,8 @@ process tracking when the step's task ends, and survives as an orphan where ther
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from slurmmiles.errors import BadInput, RunFailed
 from slurmmiles.planfile import RayPlan
 from slurmmiles.ports import PortBlock
 
+log = logging.getLogger(__name__)
 NODE_LABEL = "slurmmiles-node"
 # An AF_UNIX path has at most 107 bytes (unix(7)); Ray puts
 # session_<date>_<pid>/sockets/plasma_store below it.
@@ -107,21 +110,31 @@ class RayNode:
     """A running `ray start --block`."""
 
     def __init__(self, argv: list[str], log: Path, env: Mapping[str, str]) -> None:
-        self._log = log
-        self._process = shell.spawn(argv, log, env=env, die_with_parent=True)
+        self._argv, self._log, self._env = argv, log, dict(env)
+        self._process = self._spawn()
 
-    def check(self, node: str) -> None:
-        """RunFailed, with the last line that Ray printed, when it has ended."""
+    def _spawn(self) -> shell.Process:
+        return shell.spawn(self._argv, self._log, env=self._env, die_with_parent=True)
+
+    def check(self, node: str, *, revive_until: float = 0.0) -> None:
+        """RunFailed, with the last line that Ray printed, when it has ended.
+
+        Until `revive_until` (time.monotonic) it is started again instead: Ray gives a node 30 s to
+        register (ray/_private/node.py, raylet_start_wait_time_s), too little on a busy machine.
+        """
         status = self._process.poll()
-        if status is not None:
-            raise RunFailed(
-                f"ray on {node} ended with exit code {status}: {self.last_words()}",
-                where=str(self._log),
-                fix="read this log",
-            )
-
-    def poll(self) -> int | None:
-        return self._process.poll()
+        if status is None:
+            return
+        if time.monotonic() < revive_until:
+            log.info("ray on %s ended (%s) and is started again", node, self.last_words())
+            self._process.stop(grace=0.5)
+            self._process = self._spawn()
+            return
+        raise RunFailed(
+            f"ray on {node} ended with exit code {status}: {self.last_words()}",
+            where=str(self._log),
+            fix="read this log",
+        )
 
     def last_words(self) -> str:
         """The last line of the log that says something."""
@@ -133,4 +146,5 @@ class RayNode:
         return spoken[-1][-300:] if spoken else "it printed nothing"
 
     def stop(self) -> None:
+        """End it and all that it started, also what outlived it."""
         self._process.stop(grace=3.0)

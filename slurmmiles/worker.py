@@ -24,7 +24,6 @@ log = logging.getLogger(__name__)
 CANARY_S = (
     10.0  # NFS clients may keep "no such file" for acregmax; the head writes before anyone connects
 )
-RAY_TRIES = 3
 
 
 def run_worker(node: Node) -> None:
@@ -138,30 +137,30 @@ def _hold_raylet(
         gcs=str(welcome["gcs"]),
     )
     ray = RayNode(argv, node.attempt.ray_log(node.name), node.ray_env(values))
-    tries = 1
     line.report(stage="ray", facts=facts.model_dump(mode="json"))
-    joined = False
     try:
-        while True:
-            node.stop.check()
-            message = line.receive(0.5) or {}
-            joined = joined or message.get("type") == "joined"
-            if message.get("type") == "finish":
-                line.report(stage="bye", bye=True)
-                return
-            if ray.poll() is None:
-                continue
-            if joined or tries >= RAY_TRIES:
-                line.report(stage="failed", problem=f"ray ended: {ray.last_words()}")
-                ray.check(node.name)
-            tries += 1
-            log.info(
-                "ray ended before it joined (%s); try %d of %d", ray.last_words(), tries, RAY_TRIES
-            )
-            ray = RayNode(argv, node.attempt.ray_log(node.name), node.ray_env(values))
+        _stay(node, line, ray)
     except ConnectionError as error:
         raise RunFailed(
             "the head's agent is gone", where=node.name, fix="see the head's log"
         ) from error
     finally:
         ray.stop()
+
+
+def _stay(node: Node, line: WorkerLine, ray: RayNode) -> None:
+    """Until the head says `finish`; a raylet that ends before it joined is started again."""
+    revive_until = time.monotonic() + node.plan.ray.join_deadline_s
+    while True:
+        node.stop.check()
+        message = line.receive(0.5) or {}
+        if message.get("type") == "joined":
+            revive_until = 0.0
+        if message.get("type") == "finish":
+            line.report(stage="bye", bye=True)
+            return
+        try:
+            ray.check(node.name, revive_until=revive_until)
+        except RunFailed as error:
+            line.report(stage="failed", problem=error.what)
+            raise

@@ -1,12 +1,13 @@
-"""YAML files that people write: loaded with line numbers, changed by `--set`, checked against a
-model.
+"""YAML files that people write: loaded with line numbers, changed by `--set`, checked by a model.
 
 YAML 1.2 by ruamel.yaml, so that `no` is a string, `1e-6` a number, and a key given twice an error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,27 +19,60 @@ from ruamel.yaml.error import YAMLError
 from slurmmiles.errors import BadInput, did_you_mean
 
 Model = TypeVar("Model", bound=BaseModel)
+MAX_BYTES = 1_000_000
+MAX_VALUES = 100_000  # a file of nested aliases can stand for more values than memory holds
+# What ruamel.yaml raises on text that is not YAML; the last ones on odd tags, keys and merges.
+_NOT_YAML = (YAMLError, ValueError, RecursionError, TypeError, AttributeError, LookupError)
 
 
 def load_mapping(path: Path) -> CommentedMap:
     """The file's mapping, with positions; BadInput names file:line of what is not YAML."""
+    text = _read(path)
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise BadInput(f"cannot read this file: {reason}", where=str(path)) from error
-    try:
-        data = YAML(typ="rt").load(text)
-    except (YAMLError, ValueError, RecursionError) as error:
+        data = _parse(YAML(typ="rt"), text)
+    except _NOT_YAML as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}:{mark.line + 1}" if mark else str(path)
-        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise BadInput(f"this is not YAML: {problem}", where=where, fix="mend this line") from error
+        raise BadInput(
+            f"this is not YAML: {_problem(error)}", where=where, fix="mend this line"
+        ) from error
     if data is None:
         return CommentedMap()
     if not isinstance(data, CommentedMap):
-        raise BadInput("the file's top level must be `key: value` lines", where=f"{path}:1")
+        raise BadInput(
+            "the file's top level must be `key: value` lines",
+            where=f"{path}:1",
+            fix="begin with a key",
+        )
     return data
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise BadInput(
+                f"this file has more than {MAX_BYTES} bytes", where=str(path), fix="check the path"
+            )
+        return content.decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise BadInput(
+            f"cannot read this file: {reason}", where=str(path), fix="check the path"
+        ) from error
+
+
+def _parse(yaml: YAML, text: str) -> Any:
+    """Without ruamel's warnings: an anchor given twice is legal, and stderr is for our sentences."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return yaml.load(text)
+
+
+def _problem(error: Exception) -> str:
+    said = getattr(error, "problem", None) or next(iter(str(error).splitlines()), "")
+    return str(said) or type(error).__name__
 
 
 def parse_settings(settings: Iterable[str]) -> list[tuple[tuple[str, ...], Any]]:
@@ -51,16 +85,16 @@ def parse_settings(settings: Iterable[str]) -> list[tuple[tuple[str, ...], Any]]
             raise BadInput(
                 f"{setting!r} is not of the form a.b=value", where="--set", fix="write key=value"
             )
-        parsed.append((parts, _scalar(text, setting)))
+        parsed.append((parts, _scalar(text, key)))
     return parsed
 
 
-def _scalar(text: str, setting: str) -> Any:
+def _scalar(text: str, key: str) -> Any:
     try:
-        return YAML(typ="safe", pure=True).load(text) if text else ""
-    except (YAMLError, ValueError, RecursionError) as error:
+        return _parse(YAML(typ="safe", pure=True), text) if text else ""
+    except _NOT_YAML as error:
         raise BadInput(
-            f"the value of {setting!r} is not YAML", where="--set", fix="quote the value"
+            f"the value of {key.strip()!r} is not YAML", where="--set", fix="quote the value"
         ) from error
 
 
@@ -87,45 +121,92 @@ def validate(
 ) -> Model:
     """`data` as `model`; every wrong key and value is reported at once, each with its file:line."""
     try:
-        return model.model_validate(_plain(data))
+        return model.model_validate(_plain(data, count()))
+    except RecursionError:
+        raise BadInput(
+            "its aliases (*name) stand for too many values or for themselves",
+            where=str(path),
+            fix="write the values out",
+        ) from None
     except ValidationError as error:
         overridden = {s.partition("=")[0].strip() for s in settings}
-        lines = [_explain(e, data, model, path, overridden) for e in error.errors()]
-        first, rest = lines[0], lines[1:]
-        if not rest:
-            raise BadInput(first[1], where=first[0], fix=first[2]) from None
-        text = "\n".join(f"{where}: {what}; {fix}" for where, what, fix in lines)
-        raise BadInput(f"{len(lines)} settings are wrong:\n{text}", where=str(path)) from None
+        lines = [_explain(e, data, model, path, overridden) for e in _merged(error, data)]
+    first, rest = lines[0], lines[1:]
+    if not rest:
+        raise BadInput(first[1], where=first[0], fix=first[2])
+    text = "\n".join(f"{where}: {what}; {fix}" for where, what, fix in lines)
+    raise BadInput(f"{len(lines)} settings are wrong:\n{text}", where=str(path))
 
 
-def _plain(data: Any) -> Any:
+def _plain(data: Any, counter: Iterator[int]) -> Any:
     """Without ruamel's own types: a frozen model must not hold the file's mutable, comment-carrying
-    objects.
+    objects. Raises RecursionError beyond MAX_VALUES values.
     """
+    if next(counter) >= MAX_VALUES:
+        raise RecursionError
     if isinstance(data, Mapping):
-        return {str(k): _plain(v) for k, v in data.items()}
-    if isinstance(data, list):
-        return [_plain(v) for v in data]
+        return {str(k): _plain(v, counter) for k, v in data.items()}
+    if isinstance(data, (list, set)):
+        return [_plain(v, counter) for v in data]
     for kind in (bool, int, float, str):
         if isinstance(data, kind):
             return kind(data)
     return data
 
 
+def _merged(error: ValidationError, data: Mapping[str, Any]) -> list[Any]:
+    """One error for each wrong value: pydantic has one for each type that a value could have had."""
+    found: dict[tuple[int | str, ...], Any] = {}
+    for e in error.errors(include_url=False):
+        loc = e["loc"]
+        if e["type"] not in ("missing", "extra_forbidden") and loc[-1] != "[key]":
+            loc = loc[: _depth(data, loc)]
+        known = found.get(loc)
+        if known is None:
+            found[loc] = {**e, "loc": loc}
+        elif e["type"] == "value_error":
+            found[loc] = {**e, "loc": loc}  # the type was right, and so this is what is wrong
+        elif known["type"] != "value_error":
+            known["msg"] += f", or {e['msg'].removeprefix('Input should be ')}"
+    return list(found.values())
+
+
+def _depth(data: Any, loc: tuple[int | str, ...]) -> int:
+    """How many parts of `loc` the file has; the rest names the types that pydantic tried."""
+    for depth, part in enumerate(loc):
+        try:
+            data = data[part]
+        except (KeyError, IndexError, TypeError):
+            return max(depth, 1)
+    return len(loc)
+
+
 def _explain(
     error: Any, data: Mapping[str, Any], model: type[BaseModel], path: Path, overridden: set[str]
 ) -> tuple[str, str, str]:
     loc = [str(part) for part in error["loc"]]
-    dotted = ".".join(loc)
+    is_key = loc[-1] == "[key]"
+    dotted = ".".join(loc[:-1] if is_key else loc)
     set_by_flag = any(dotted == key or dotted.startswith(key + ".") for key in overridden)
     where = f"--set {dotted}" if set_by_flag else f"{path}:{_line(data, error['loc'])}"
     if error["type"] == "extra_forbidden":
         return where, f"unknown key {dotted!r}", did_you_mean(loc[-1], _fields(model, loc[:-1]))
     if error["type"] == "missing":
         return where, f"the key {dotted!r} is missing", "add it"
-    shown = error.get("input")
     message = error["msg"].removeprefix("Value error, ")
-    return where, f"{dotted} = {shown!r}: {message[0].lower()}{message[1:]}", "change this value"
+    message = message[0].lower() + message[1:]
+    if is_key:
+        return where, f"the name {dotted!r}: {message}", "change this name"
+    shown = repr(error.get("input"))
+    shown = shown if len(shown) <= 80 else shown[:77] + "..."
+    return where, f"{dotted} = {shown}: {message}", _fix(error)
+
+
+def _fix(error: Any) -> str:
+    value = error.get("input")
+    if error["type"] in ("int_type", "float_type", "bool_type") and isinstance(value, str):
+        return "write it without quotes" if value.strip() else "give a value"
+    return "change this value"
 
 
 def _line(data: Any, loc: tuple[int | str, ...]) -> int:
