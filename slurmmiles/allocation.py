@@ -1,6 +1,4 @@
-"""The allocation as one task of it sees it: job id, nodes in Slurm's order, my rank, and how often
-it restarted.
-"""
+"""The allocation as one task of it sees it: job id, nodes in Slurm's order, my rank, restarts."""
 
 from __future__ import annotations
 
@@ -42,9 +40,8 @@ class Allocation:
         step.
 
         The step's node list comes first: a step may use fewer nodes than its job.
-        SLURMMILES_STARTED is
-        set by our script, since SLURM_JOB_START_TIME is younger than the Slurm releases that we
-        support.
+        SLURMMILES_STARTED is set by our script, since SLURM_JOB_START_TIME is younger than the
+        Slurm releases that we support.
         """
         listing = env.get("SLURM_STEP_NODELIST") or env.get("SLURM_JOB_NODELIST")
         job_id = env.get("SLURM_JOB_ID")
@@ -55,8 +52,8 @@ class Allocation:
                 fix="start it by srun, or use `slurmmiles submit --local`",
             )
         nodes = hostlist.expand(listing)
-        rank = int(env.get("SLURM_NODEID", "0"))
-        if rank >= len(nodes):
+        rank = _number(env, "SLURM_NODEID")
+        if not 0 <= rank < len(nodes):
             raise BadInput(
                 f"SLURM_NODEID is {rank} but the step has {len(nodes)} nodes", where=listing
             )
@@ -67,12 +64,12 @@ class Allocation:
                 " needs one",
                 fix="use --ntasks-per-node=1",
             )
-        started = env.get("SLURMMILES_STARTED") or env.get("SLURM_JOB_START_TIME")
+        started = _number(env, "SLURMMILES_STARTED") or _number(env, "SLURM_JOB_START_TIME")
         return cls(
             job_id=job_id,
             nodes=nodes,
             rank=rank,
-            restart=int(env.get("SLURM_RESTART_COUNT", "0")),
+            restart=_number(env, "SLURM_RESTART_COUNT"),
             started=float(started) if started else None,
         )
 
@@ -86,3 +83,14 @@ class Allocation:
             started=float(env["SLURMMILES_STARTED"]),
             is_slurm=False,
         )
+
+
+def _number(env: Mapping[str, str], name: str) -> int:
+    """A count in the environment, 0 when it is not there; BadInput when it is no number."""
+    text = env.get(name) or "0"
+    try:
+        return int(text)
+    except ValueError:
+        raise BadInput(
+            f"{text[:80]!r} is not a number", where=name, fix="start the agent by srun"
+        ) from None

@@ -1,6 +1,6 @@
-"""Which recipes, sites, models and GPUs there are: those that ship, and those that the user added.
+"""Which recipes, sites, models and GPUs there are: those that ship, and the user's own.
 
-The user's own lie in $XDG_CONFIG_HOME/slurmmiles/{recipes,sites,models,gpus}; they win over shipped
+The user's lie in $XDG_CONFIG_HOME/slurmmiles/{recipes,sites,models,gpus}; they win over shipped
 ones of the same name.
 """
 
@@ -22,6 +22,14 @@ from slurmmiles.recipe import Recipe
 from slurmmiles.site import Site
 
 Model = TypeVar("Model", bound=BaseModel)
+
+
+# Where a person gave the name.
+WHERE = {"recipes": "RECIPE", "sites": "--site", "models": "model.facts", "gpus": "--gpu"}
+
+
+def _is_path(name: str) -> bool:
+    return name.endswith((".yaml", ".yml")) or "/" in name
 
 
 def shipped(folder: str) -> Path:
@@ -59,19 +67,17 @@ class Catalog:
         return dict(sorted(found.items()))
 
     def find(self, kind: str, name: str) -> Path:
-        """The file of `name`, or `name` itself when it is a path; BadInput with did-you-mean
-        otherwise.
-        """
-        if name.endswith((".yaml", ".yml")) or "/" in name:
-            path = Path(name)
-            if not path.is_file():
-                raise BadInput(
-                    f"there is no file {name!r}", where=f"--{kind[:-1]}", fix="check the path"
-                )
-            return path
+        """The file of `name`, or `name` itself when it is a path; BadInput with did-you-mean."""
+        if _is_path(name):
+            return Path(name)
         files = self.files(kind)
         if name not in files:
-            raise BadInput(f"unknown {kind[:-1]} {name!r}", fix=did_you_mean(name, list(files)))
+            shown = repr(name if len(name) <= 80 else name[:77] + "...")
+            raise BadInput(
+                f"unknown {kind[:-1]} {shown}",
+                where=WHERE[kind],
+                fix=did_you_mean(name[:80], list(files)),
+            )
         return files[name]
 
     def _load(
@@ -98,7 +104,7 @@ class Catalog:
         return self._load("models", name, ModelFacts)
 
     def gpu(self, name: str) -> GpuFacts:
-        return self._load("gpus", name.lower(), GpuFacts)
+        return self._load("gpus", name if _is_path(name) else name.lower(), GpuFacts)
 
 
 def _default_name(data: CommentedMap, path: Path, named: bool) -> None:

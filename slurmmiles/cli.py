@@ -1,5 +1,4 @@
-"""`slurmmiles`: the group of commands, loaded one by one, and the boundary where errors become
-sentences.
+"""`slurmmiles`: the group of commands, loaded one by one, and where errors become sentences.
 
 Nothing but click is imported here: `slurmmiles --help` must not wait for pydantic, rich or ray.
 """
@@ -7,6 +6,7 @@ Nothing but click is imported here: `slurmmiles --help` must not wait for pydant
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from typing import Any
 
@@ -75,11 +75,10 @@ def main() -> None:
 
 
 def run() -> None:
-    """The console script: exit codes of errors.py, one sentence and no traceback for a user's
-    mistake.
-    """
+    """The console script: exit codes of errors.py, a sentence and no traceback for a mistake."""
     try:
         code: Any = main.main(standalone_mode=False)
+        sys.stdout.flush()  # a reader that has left shows here, and not at the interpreter's end
     except SlurmmilesError as error:
         fail(str(error), error.exit_code)
     except click.UsageError as error:
@@ -90,10 +89,12 @@ def run() -> None:
     except (click.Abort, KeyboardInterrupt):
         fail("interrupted", 130)
     except BrokenPipeError:
-        # The reader of our output (head, less) has left: not an error, and nothing more can be said
-        # to it.
-        sys.stdout = None
+        # The reader of our output (head, less) has left: not an error, and nothing can be said to it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        fail(f"{where}{error.strerror or error}; check this path and its filesystem", 2)
     sys.exit(code if isinstance(code, int) else 0)
 
 

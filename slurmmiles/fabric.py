@@ -1,14 +1,15 @@
 """The environment that a run's processes need, as a table of value, origin and reason.
 
 Precedence: the user's `--set env.X`, the recipe, the site, then our defaults; a value that only a
-node knows is
-a placeholder which that node fills in.
+node knows is a placeholder which that node fills in.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
+from slurmmiles.errors import BadInput
 from slurmmiles.planfile import EnvValue
 from slurmmiles.recipe import Recipe
 from slurmmiles.site import Site
@@ -16,19 +17,36 @@ from slurmmiles.site import Site
 # Set by the agent, never by a person: a value of one's own here would point the nodes at different
 # clusters.
 OURS = frozenset({"RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"})
+# By whole words, since TOKENIZERS_PARALLELISM holds no secret, and a name in _FILE holds a path.
+SECRET = re.compile(
+    r"(^|_)(API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE)(_|$)(?!.*_?(FILE|PATH|DIR)$)",
+    re.IGNORECASE,
+)
 
 
 def resolve_env(
     recipe: Recipe, site: Site, *, device: str, user: Mapping[str, str]
 ) -> dict[str, EnvValue]:
-    """The environment around `ray start` on each node, sorted by name."""
+    """The environment around `ray start` on each node, sorted by name; BadInput for a secret."""
     table = _defaults(device)
     for name, value in site.env.items():
+        _refuse_secret(name, f"site {site.name}, env")
         table[name] = EnvValue(value=_text(value), origin=f"site {site.name}")
     for name, value in recipe.env.items():
         origin = "user" if name in user else f"recipe {recipe.name}"
+        _refuse_secret(name, f"--set env.{name}" if name in user else f"{origin}, env")
         table[name] = EnvValue(value=_text(value), origin=origin)
     return dict(sorted(table.items()))
+
+
+def _refuse_secret(name: str, where: str) -> None:
+    """The plan, the script and the logs are files that others read."""
+    if SECRET.search(name):
+        raise BadInput(
+            f"{name} holds a secret, which would be written into plan.json and the script",
+            where=where,
+            fix=f"remove it and export {name} in the shell that submits",
+        )
 
 
 def _text(value: str | int | float | bool) -> str:

@@ -1,10 +1,8 @@
 """Slurm's node range expressions: `node[01-03],gpu7` to names and back, keeping Slurm's order.
 
 Slurm's own rules (man scontrol, "hostnames"): the width of a range's first number is kept, brackets
-may
-appear more than once in a name, commas separate expressions only outside brackets. Order is never
-changed,
-because SLURM_NODEID counts in the written order.
+may appear more than once in a name, commas separate expressions only outside brackets. Order is
+never changed, because SLURM_NODEID counts in the written order.
 """
 
 from __future__ import annotations
@@ -12,14 +10,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from itertools import product
+from math import prod
 
 from slurmmiles.errors import BadInput
 
 MAX_HOSTS = 65_536  # Slurm's own limit on one expression (slurm/src/common/hostlist.c, MAX_RANGE)
-_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
-_COUNT = re.compile(r"(\d+)(?:\(x(\d+)\))?")
+MAX_NAME = 255  # a host name's longest form (RFC 1035, 2.3.4)
+_RANGE = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?", re.ASCII)
+_COUNT = re.compile(r"(\d{1,18})(?:\(x(\d{1,18})\))?", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
-_NUMBERED = re.compile(r"(.*?)(\d+)$")
+_NUMBERED = re.compile(r"(.*?)(\d{1,18})$", re.ASCII)
 
 
 def expand(expression: str) -> tuple[str, ...]:
@@ -31,7 +31,7 @@ def expand(expression: str) -> tuple[str, ...]:
     for part in _split(text):
         hosts.extend(_expand_one(part, expression))
         if len(hosts) > MAX_HOSTS:
-            raise _bad(expression, f"more than {MAX_HOSTS} hosts")
+            raise _too_many(expression)
     return tuple(hosts)
 
 
@@ -52,15 +52,14 @@ def _split(text: str) -> Iterator[str]:
 def _expand_one(part: str, whole: str) -> Iterator[str]:
     pieces = re.split(r"\[([^\]]*)\]", part)
     choices = [_ranges(p, whole) if i % 2 else [p] for i, p in enumerate(pieces)]
-    size = 1
-    for choice in choices:
-        size *= len(choice)
-    if size > MAX_HOSTS:
-        raise _bad(whole, f"more than {MAX_HOSTS} hosts")
+    if prod(len(choice) for choice in choices) > MAX_HOSTS:
+        raise _too_many(whole)
+    if sum(max(len(text) for text in choice) for choice in choices) > MAX_NAME:
+        raise _bad(whole, f"a name of more than {MAX_NAME} characters")
     for combination in product(*choices):
         name = "".join(combination)
         if not _NAME.fullmatch(name):
-            raise _bad(whole, f"{name!r} is not a host name")
+            raise _bad(whole, f"{_short(name)} is not a host name")
         yield name
 
 
@@ -68,13 +67,13 @@ def _ranges(body: str, whole: str) -> list[str]:
     numbers: list[str] = []
     for item in body.split(","):
         found = _RANGE.fullmatch(item.strip())
-        if not found or not item.isascii():
-            raise _bad(whole, f"{item!r} is not a number or a range")
+        if not found:
+            raise _bad(whole, f"{_short(item)} is not a number or a range")
         first, last = found[1], found[2] or found[1]
         if int(last) < int(first):
-            raise _bad(whole, f"the range {item!r} runs backwards")
-        if int(last) - int(first) >= MAX_HOSTS:
-            raise _bad(whole, f"more than {MAX_HOSTS} hosts")
+            raise _bad(whole, f"the range {_short(item)} runs backwards")
+        if len(numbers) + int(last) - int(first) >= MAX_HOSTS:
+            raise _too_many(whole)
         numbers += [str(n).zfill(len(first)) for n in range(int(first), int(last) + 1)]
     return numbers
 
@@ -106,20 +105,27 @@ def _fold_one(prefix: str, ranges: list[tuple[str, str]]) -> str:
 
 
 def counts(expression: str) -> tuple[int, ...]:
-    """SLURM_TASKS_PER_NODE's form, `8(x2),4` to (8, 8, 4), one a node; raises BadInput when
-    malformed.
-    """
+    """`8(x2),4` (SLURM_TASKS_PER_NODE) to (8, 8, 4), one a node; BadInput when malformed."""
     numbers: list[int] = []
     for item in expression.strip().split(","):
-        found = _COUNT.fullmatch(item) if item.isascii() else None
-        if not found or int(found[2] or 1) > MAX_HOSTS:
-            raise _bad(expression, f"{item!r} is not of the form 8 or 8(x2)")
+        found = _COUNT.fullmatch(item)
+        if not found or len(numbers) + int(found[2] or 1) > MAX_HOSTS:
+            raise BadInput(
+                f"{_short(expression)} are not Slurm's counts per node", fix="write them as 8(x2),4"
+            )
         numbers += [int(found[1])] * int(found[2] or 1)
     return tuple(numbers)
 
 
+def _too_many(expression: str) -> BadInput:
+    return _bad(expression, f"more than {MAX_HOSTS} hosts")
+
+
 def _bad(expression: str, why: str) -> BadInput:
-    shown = expression if len(expression) <= 80 else expression[:77] + "..."
     return BadInput(
-        f"{shown!r} is not a Slurm node list: {why}", fix="write it as node[01-04],gpu7"
+        f"{_short(expression)} is not a Slurm node list: {why}", fix="write it as node[01-04],gpu7"
     )
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 80 else text[:77] + "...")

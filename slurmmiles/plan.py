@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import ceil, gcd
 from typing import Literal
 
 from slurmmiles import topology as layout
@@ -17,7 +18,7 @@ from slurmmiles.gpus import GpuFacts
 from slurmmiles.memory import MemoryFit, OptimizerMemory, fit
 from slurmmiles.models import ModelFacts
 from slurmmiles.planfile import Cost, Plan, PreflightPlan, RayPlan
-from slurmmiles.recipe import Recipe
+from slurmmiles.recipe import MAX_GPUS_PER_NODE, Recipe
 from slurmmiles.request import slurm_request, wall_seconds
 from slurmmiles.site import Site
 from slurmmiles.topology import Rollout, Topology
@@ -86,9 +87,11 @@ def _node_count(recipe: Recipe, request: Request) -> int:
         raise BadInput(
             f"{nodes} nodes were asked for", where="--nodes", fix=f"give 1 to {MAX_NODES}"
         )
-    if request.spares < 0:
+    if not 0 <= request.spares <= MAX_NODES - nodes:
         raise BadInput(
-            f"{request.spares} spares were asked for", where="--spares", fix="give 0 or more"
+            f"{request.spares} spares were asked for",
+            where="--spares",
+            fix=f"give 0 to {MAX_NODES - nodes}",
         )
     if request.local and request.spares:
         raise BadInput("a local run has no spare nodes", where="--spares", fix="leave --spares out")
@@ -99,9 +102,11 @@ def _gpus_per_node(recipe: Recipe, site: Site, request: Request) -> int:
     asked = request.gpus_per_node
     if asked is None:
         return recipe.slurm.gpus_per_node
-    if asked < 0:
+    if not 0 <= asked <= MAX_GPUS_PER_NODE:
         raise BadInput(
-            f"{asked} GPUs per node were asked for", where="--gpus-per-node", fix="give 0 or more"
+            f"{asked} GPUs per node were asked for",
+            where="--gpus-per-node",
+            fix=f"give 0 to {MAX_GPUS_PER_NODE}",
         )
     if site.gpus_per_node is not None and asked > site.gpus_per_node:
         raise BadInput(
@@ -124,10 +129,8 @@ def _ranks_per_node(recipe: Recipe, nodes: int, gpus: int) -> int:
     if recipe.driver.entry != "native":
         return 1
     cell = recipe.parallel.tp * recipe.parallel.pp * recipe.parallel.cp
-    per_node = 1
-    while per_node * nodes % cell or per_node * nodes < 2 * cell:
-        per_node += 1
-    return per_node
+    step = cell // gcd(cell, nodes)  # the ranks of all nodes are then a multiple of the cell
+    return step * ceil(2 * cell / (nodes * step))
 
 
 def _layout(

@@ -14,10 +14,12 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from slurmmiles.memory import MemoryFit
-from slurmmiles.topology import Rollout, Topology
+from slurmmiles.topology import Reach, Rollout, Topology
 
+# Not after a dollar: there it is the shell's own `${name}`, as a run block may hold.
 PLACEHOLDER = re.compile(
-    r"\{(python|run_dir|attempt_dir|checkpoints|scratch|head_address|node_address|interface|no_proxy)\}"
+    r"(?<!\$)\{(python|run_dir|attempt_dir|checkpoints|scratch|head_address|node_address|interface"
+    r"|no_proxy)\}"
 )
 
 
@@ -82,6 +84,22 @@ class Cost(Part):
     usd: float | None
 
 
+class Difference(Part):
+    """One flag in which our command is not miles' own; None: the flag is not there."""
+
+    flag: str
+    miles: str | None
+    ours: str | None
+    why: str
+
+
+class Missing(Part):
+    """A value without which the run cannot be submitted, and how to give it."""
+
+    name: str
+    fix: str
+
+
 class Plan(Part):
     """Everything that was decided for one run."""
 
@@ -109,6 +127,12 @@ class Plan(Part):
     scratch: str
     python: str
     checkpoints: str
+    gpu: str | None = None
+    """The kind of GPU that memory and flags were decided for; None on CPUs."""
+    traffic: dict[str, Reach] = Field(default_factory=dict)
+    """How far each kind of communication reaches: in a node, in an engine's block, or beyond."""
+    differs_from_miles: tuple[Difference, ...] = ()
+    missing: tuple[Missing, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property

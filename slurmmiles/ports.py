@@ -1,10 +1,8 @@
-"""Which ports a run uses on a node: one block below the node's ephemeral floor, claimed by its
-first port.
+"""Which ports a run uses on a node: a block below the ephemeral floor, claimed by its first port.
 
 Ports above the floor are handed out by the kernel to any outgoing connection, so a fixed port there
-is lost by
-chance; two runs on one node take different blocks, because each holds the first port of its block
-open.
+is lost by chance; two runs on one node take different blocks, because each holds the first port of
+its block open.
 """
 
 from __future__ import annotations
@@ -19,9 +17,7 @@ DEFAULT_FLOOR = 32_768  # Linux's own default of net.ipv4.ip_local_port_range
 
 @dataclass(frozen=True, slots=True)
 class PortBlock:
-    """Ports base .. base+399 of one node of one run, by role (the roles are those of `ray start
-    --help`).
-    """
+    """Ports base .. base+399 of one node of one run, by role (named as in `ray start --help`)."""
 
     base: int
 
@@ -85,6 +81,6 @@ def candidates(job_id: str, ephemeral_floor: int) -> tuple[PortBlock, ...]:
     """
     first = FIRST if ephemeral_floor >= FIRST + 4 * BLOCK else LAST_PRIVILEGED
     blocks = [PortBlock(base) for base in range(first, ephemeral_floor - BLOCK + 1, BLOCK)]
-    digits = "".join(c for c in job_id if c.isdigit())
-    start = int(digits or "0") % len(blocks) if blocks else 0
+    digits = "".join(c for c in job_id if c in "0123456789")
+    start = int(digits[-18:] or "0") % len(blocks) if blocks else 0
     return tuple(blocks[start:] + blocks[:start])

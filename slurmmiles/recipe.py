@@ -1,49 +1,86 @@
 """What to run: the sections of a recipe file, which are also the keys of `--set`.
 
 Names are the field's own: Megatron's for the layout, SGLang's and miles' for the rollout, Slurm's
-for the request.
-A value that a recipe leaves out (None) is decided in `plan.py`.
+for the request. A value that a recipe leaves out (None) is decided in `plan.py`.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-WALL_TIME = r"^(\d+-)?\d{1,3}:[0-5]\d:[0-5]\d$"
-FlagValue = str | int | float | bool | list[str | int | float] | None
-Count = Annotated[int, Field(ge=1)]
-Share = Annotated[float, Field(gt=0.0, lt=1.0)]
+WALL_TIME = re.compile(r"(\d{1,3}-)?\d{1,3}:[0-5]\d:[0-5]\d", re.ASCII)
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
+MAX_RANKS = 131_072  # 8192 nodes of 16 GPUs: bounds every size, so that no plan takes minutes
+MAX_GPUS_PER_NODE = 64
+MAX_LINE = 4096
 
 
-def _no_newline(text: str) -> str:
-    if re.search(r"[\x00-\x1f\x7f]", text):
+def _line(text: str) -> str:
+    """A newline on an `#SBATCH` line or in an environment would start a line of its own."""
+    if not text.isprintable():
         raise ValueError("control characters are not allowed here")
+    if len(text) > MAX_LINE:
+        raise ValueError(f"it has {len(text)} characters, and {MAX_LINE} are allowed")
     return text
 
 
-# Text that ends up on an `#SBATCH` line or in an environment: a newline there would start a line of
-# its own.
-Line = Annotated[str, AfterValidator(_no_newline)]
-WallTime = Annotated[str, StringConstraints(pattern=WALL_TIME)]
-EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+def _name(text: str) -> str:
+    """A name becomes a directory, a job name and a part of the script: nothing to quote in it."""
+    if not NAME.fullmatch(text):
+        raise ValueError(
+            "a name (the key `name`, or else the file's own) has at most 64 letters, digits, '.',"
+            " '_' and '-', and begins with a letter or digit"
+        )
+    return text
+
+
+def _wall_time(value: Any) -> Any:
+    """One form only: Slurm reads 30 and 30:00 as minutes, and others read them as something else.
+
+    Zero is no limit at all to Slurm (man sbatch, --time), and would make the plan's cost untrue.
+    """
+    if not isinstance(value, str) or not WALL_TIME.fullmatch(value):
+        raise ValueError("a time limit is written [DAYS-]HOURS:MINUTES:SECONDS, like 04:00:00")
+    if not any(c in "123456789" for c in value):
+        raise ValueError("to Slurm a time limit of zero is no limit")
+    return value
+
+
+def _env_name(text: str) -> str:
+    if not ENV_NAME.fullmatch(text):
+        raise ValueError("a variable's name has letters, digits and '_', and no digit in front")
+    return text
+
+
+FlagValue = str | int | float | bool | list[str | int | float] | None
+Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
+Size = Annotated[int, Field(ge=1, le=MAX_RANKS)]
+Share = Annotated[float, Field(gt=0.0, lt=1.0)]
+Line = Annotated[str, AfterValidator(_line)]
+Name = Annotated[str, AfterValidator(_name)]
+WallTime = Annotated[str, BeforeValidator(_wall_time)]
+EnvName = Annotated[str, AfterValidator(_env_name)]
 
 
 class Section(BaseModel):
     """A section of a recipe: frozen, and a key that it does not know is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class Model(Section):
     """Which model; `facts` names a file of configs/models, `hf_checkpoint` a Hugging Face directory
-    or id.
+    or id. Paths may hold {models} and {data}, which the site or `--var` gives.
     """
 
     facts: Line | None = None
     hf_checkpoint: Line | None = None
+    ref_load: Line | None = None
+    """Weights of the first start (miles' --ref-load); None: hf_checkpoint, in bridge mode."""
     miles_type: Line | None = None
     """The MODEL_TYPE of miles' model_args_utils.py, when the driver is miles."""
 
@@ -51,22 +88,22 @@ class Model(Section):
 class Parallel(Section):
     """Megatron's layout; data parallelism is what is left of the world size."""
 
-    tp: Count = 1
-    pp: Count = 1
-    cp: Count = 1
-    ep: Count = 1
-    etp: Count = 1
-    layers_first: Count | None = None
-    layers_last: Count | None = None
+    tp: Size = 1
+    pp: Size = 1
+    cp: Size = 1
+    ep: Size = 1
+    etp: Size = 1
+    layers_first: Size | None = None
+    layers_last: Size | None = None
     sequence_parallel: bool | None = None
 
 
 class Rollout(Section):
     """SGLang's engines and what each step generates."""
 
-    gpus_per_engine: Count | None = None
-    ep: Count = 1
-    dp: Count = 1
+    gpus_per_engine: Size | None = None
+    ep: Size = 1
+    dp: Size = 1
     mem_fraction: Share = 0.7
     context_length: Count | None = None
     max_response_len: Count = 1024
@@ -77,7 +114,7 @@ class Rollout(Section):
 
 
 class Optimizer(Section):
-    """Adam and where its states live."""
+    """Adam and where its states live; `cpu_offload` is the share of the states on the host."""
 
     lr: Annotated[float, Field(gt=0.0)] = 1e-6
     weight_decay: Annotated[float, Field(ge=0.0)] = 0.1
@@ -100,8 +137,8 @@ class Algorithm(Section):
     recompute: Literal["full", "selective", "none"] = "none"
     eps_clip: Share = 0.2
     eps_clip_high: Share = 0.28
-    kl_loss_coef: Annotated[float, Field(ge=0.0)] = 0.0
-    entropy_coef: float = 0.0
+    kl_loss_coef: Annotated[float, Field(ge=0.0)] | None = None
+    entropy_coef: float | None = None
     sft_steps: Annotated[int, Field(ge=0)] = 0
     target_reward: float | None = None
     max_logprob_diff: Annotated[float, Field(gt=0.0)] = 0.05
@@ -128,11 +165,15 @@ class Checkpoint(Section):
 
 class Driver(Section):
     """What is started on the Ray cluster: miles' train.py, miles' launcher, `python -m trainer`, a
-    check, a command.
+    check, a command, the run block of an OpenRecipes file.
     """
 
-    entry: Literal["train", "script", "native", "gate-check", "command"] = "native"
+    entry: Literal["train", "script", "native", "gate-check", "command", "openrecipes"] = "native"
     argv: list[Line] = Field(default_factory=list)
+    script: Line | None = None
+    """miles' launcher below its own directory, for entry script."""
+    script_args: list[Line] = Field(default_factory=list)
+    """Options of that launcher beyond those that every one has."""
     miles_dir: Line | None = None
     megatron_dir: Line | None = None
 
@@ -141,8 +182,8 @@ class Slurm(Section):
     """The request. `gpus_per_node: 0` runs on CPUs; `extra` holds any other sbatch long option."""
 
     nodes: Count = 1
-    gpus_per_node: Annotated[int, Field(ge=0)] = 8
-    ranks_per_node: Count | None = None
+    gpus_per_node: Annotated[int, Field(ge=0, le=MAX_GPUS_PER_NODE)] = 8
+    ranks_per_node: Annotated[int, Field(ge=1, le=MAX_GPUS_PER_NODE)] | None = None
     time: WallTime = "04:00:00"
     cpus_per_task: Count | None = None
     mem: Line | None = None
@@ -169,7 +210,7 @@ class Preflight(Section):
 class Recipe(Section):
     """One recipe file, whole."""
 
-    name: Line
+    name: Name
     description: Line = ""
     model: Model = Model()
     parallel: Parallel = Parallel()
@@ -180,7 +221,10 @@ class Recipe(Section):
     checkpoint: Checkpoint = Checkpoint()
     resume: Literal["auto", "off"] = "auto"
     flags: dict[str, FlagValue] = Field(default_factory=dict)
+    """Any flag of miles; true: without a value; null, false or empty: left out of the command."""
     env: dict[EnvName, Line | int | float | bool] = Field(default_factory=dict)
     driver: Driver = Driver()
     slurm: Slurm = Slurm()
     preflight: Preflight = Preflight()
+    usd_per_gpu_hour: Annotated[float, Field(ge=0)] | None = None
+    """Used when the site gives no price."""

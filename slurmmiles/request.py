@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from slurmmiles.errors import BadInput
 from slurmmiles.planfile import SlurmPlan
 from slurmmiles.recipe import Recipe
@@ -10,7 +12,20 @@ from slurmmiles.site import Site
 # Decided by the plan: given again in `extra`, sbatch would take the last one and the plan would be
 # untrue.
 DECIDED = frozenset(
-    {"nodes", "ntasks", "ntasks-per-node", "job-name", "array", "gpus-per-task", "output"}
+    {
+        "array",
+        "cpus-per-task",
+        "gpus",
+        "gpus-per-node",
+        "gpus-per-task",
+        "job-name",
+        "nodes",
+        "ntasks",
+        "ntasks-per-node",
+        "output",
+        "time",
+        "wrap",
+    }
 )
 STEP_WAIT_S = 120  # srun --wait: how long the other agents may take after the first has left
 
@@ -87,13 +102,15 @@ def _refuse_decided(recipe: Recipe, site: Site) -> None:
         (f"site {site.name}", site.extra),
     ):
         for name in extra:
-            if name.lstrip("-") != name or not name.replace("-", "").isalnum():
+            if not re.fullmatch(r"[a-z][a-z0-9-]*", name):
                 raise BadInput(
                     f"{name!r} is not an sbatch long option",
                     where=f"{where}, extra",
                     fix="write it without dashes in front",
                 )
-            if name in DECIDED:
+            # getopt_long(3) takes an abbreviation for the option that it begins.
+            decided = sorted(option for option in DECIDED if option.startswith(name))
+            if decided or (name == "gres" and site.gpu_request == "gres"):
                 raise BadInput(
                     f"{name!r} is decided by the plan", where=f"{where}, extra", fix="remove it"
                 )

@@ -15,6 +15,7 @@ from slurmmiles.planfile import Plan, SlurmPlan
 
 INLINE_PLAN = "SLURMMILES_PLAN"
 SAFE_EXPANSIONS = frozenset({"$SLURM_CPUS_ON_NODE"})
+MAX_PLAN_BYTES = 16_000_000  # unpacked; a plan of 8192 nodes has less than a tenth of it
 
 
 def render(
@@ -26,31 +27,23 @@ def render(
     exports: Sequence[str] = (),
     template: str = "base.sbatch.j2",
 ) -> str:
-    """The script of `plan`: `command` is the shell text of the step, `output` Slurm's own log file
-    pattern.
-    """
+    """The script of `plan`; `command` is the step's shell text, `output` Slurm's log pattern."""
     environment = Environment(
         loader=FileSystemLoader(templates),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        keep_trailing_newline=False,
+        keep_trailing_newline=True,
         autoescape=False,  # this is shell, not HTML: each value below is quoted by shlex
     )
     return environment.get_template(template).render(
-        title=_comment(
-            f"slurmmiles: {plan.recipe} on {plan.allocated_nodes} node(s), site {plan.site}"
-        ),
+        title=f"slurmmiles: {plan.recipe} on {plan.allocated_nodes} node(s), site {plan.site}",
         directives=[*_directives(plan.slurm), f"--output={_directive_value(output)}"],
         setup=plan.slurm.setup,
         exports=list(exports),
         srun_args=" ".join(_word(arg) for arg in plan.slurm.srun_args),
         command=command,
     )
-
-
-def _comment(text: str) -> str:
-    return text.replace("\n", " ")
 
 
 def _directives(request: SlurmPlan) -> list[str]:
@@ -74,7 +67,7 @@ def _word(arg: str) -> str:
     """An srun argument quoted for the shell, except Slurm's variables that it must expand."""
     name, equals, value = arg.partition("=")
     if equals and value in SAFE_EXPANSIONS:
-        return f'{name}="{value}"'
+        return f'{shlex.quote(name)}="{value}"'
     return shlex.quote(arg)
 
 
@@ -88,8 +81,11 @@ def encode_plan(plan: Plan) -> str:
 
 def decode_plan(word: str) -> Plan:
     """The plan that `encode_plan` wrote; raises ValueError on anything else."""
+    unpacker = zlib.decompressobj()
     try:
-        text = zlib.decompress(base64.b64decode(word, validate=True))
+        text = unpacker.decompress(base64.b64decode(word, validate=True), MAX_PLAN_BYTES)
     except zlib.error as error:
         raise ValueError(f"not a plan: {error}") from error
+    if not unpacker.eof:
+        raise ValueError("not a plan: it is cut off or too long")
     return Plan.model_validate_json(text)

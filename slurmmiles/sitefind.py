@@ -1,6 +1,4 @@
-"""Which site this machine belongs to: by name, by the login node's host name, by a running sandbox,
-else generic.
-"""
+"""Which site this machine belongs to: by name, by the login node's host name, else generic."""
 
 from __future__ import annotations
 
@@ -21,9 +19,10 @@ def choose_site(catalog: Catalog, name: str | None, *, local: bool = False) -> S
 
 def detect(catalog: Catalog) -> tuple[str, str]:
     """The site's name and why it was chosen."""
-    host = socket.getfqdn()
-    for name in catalog.files("sites"):
-        pattern = catalog.site(name).host_pattern
+    patterns = {name: catalog.site(name).host_pattern for name in catalog.files("sites")}
+    # Asked only when a site wants to know: the answer may take a name server's patience.
+    host = socket.getfqdn() if any(patterns.values()) else socket.gethostname()
+    for name, pattern in patterns.items():
         if pattern and re.search(pattern, host):
             return name, f"the host name {host} matches its host_pattern {pattern}"
     if which("sbatch") is None:

@@ -1,9 +1,8 @@
-"""Slurm's own tools as ask/parse pairs: what is typed, and what its answer means; nothing is run
-here.
+"""Slurm's own tools as ask/parse pairs: what is typed, and what its answer means; nothing runs.
 
 Output formats are asked for by name with `|` between fields, so that a site's SLURM_TIME_FORMAT or
-SQUEUE_FORMAT
-does not change what is parsed. scontrol's `show job -o` is `Key=Value` words on one line.
+SQUEUE_FORMAT does not change what is parsed. scontrol's `show job -o` is `Key=Value` words on one
+line.
 """
 
 from __future__ import annotations
@@ -71,7 +70,8 @@ class JobState:
         """The reason in words, for a pending job; empty when there is nothing to say."""
         if self.state != "PENDING":
             return ""
-        word = self.reason.strip("()").split(",")[0]
+        # scontrol writes '_' where squeue writes a space.
+        word = self.reason.strip("()").split(",")[0].replace("_", " ").strip()
         return REASONS.get(word, f"Slurm's reason is {word}") if word and word != "None" else ""
 
 
@@ -80,10 +80,8 @@ def submit_argv(script: str) -> list[str]:
 
 
 def parse_submit(text: str) -> str:
-    """The job id of `sbatch --parsable` ("123" or "123;cluster"); raises ValueError on anything
-    else.
-    """
-    found = re.match(r"^(\d+)(;\S+)?\s*$", text.strip())
+    """The job id of `sbatch --parsable` ("123" or "123;cluster"); ValueError on anything else."""
+    found = re.fullmatch(r"(\d+)(;\S+)?", text.strip(), re.ASCII)
     if not found:
         raise ValueError(f"sbatch printed {text.strip()[:200]!r} instead of a job id")
     return found[1]
@@ -114,10 +112,10 @@ def scontrol_argv(job_id: str) -> list[str]:
 
 
 def parse_scontrol(text: str) -> JobState | None:
-    """State, reason, nodes and exit code of `scontrol show job -o`; None when the text has no
-    JobState.
-    """
-    fields = dict(re.findall(r"(?:^|\s)(JobState|Reason|NodeList|ExitCode)=(\S*)", text))
+    """State, reason, nodes and exit code of `scontrol show job -o`; None without a JobState."""
+    fields: dict[str, str] = {}
+    for name, value in re.findall(r"(?:^|\s)(JobState|Reason|NodeList|ExitCode)=(\S*)", text):
+        fields.setdefault(name, value)  # a path or comment later in the line may hold such words
     if "JobState" not in fields:
         return None
     nodes = fields.get("NodeList", "")
@@ -167,13 +165,7 @@ def explain_refusal(stderr: str) -> tuple[str, str]:
     for pattern, fix in REFUSALS:
         if re.search(pattern, stderr, re.IGNORECASE):
             return words, fix
-    return (
-        words,
-        (
-            "run `slurmmiles render` to see the request, and compare it with `sinfo` and the site's"
-            " rules"
-        ),
-    )
+    return words, "compare the request (`slurmmiles render`) with `sinfo` and the site's rules"
 
 
 def no_cluster(words: str) -> bool:
@@ -189,9 +181,17 @@ REFUSALS = (
     ),
     (r"invalid qos", "name a QOS that the site has with --set slurm.qos=NAME"),
     (
-        r"node count specification invalid|more processors|configuration is not available",
+        r"node count specification invalid|more processors|configuration (is )?not available",
         "ask for fewer nodes, or for what the nodes have (`sinfo -N -l`)",
     ),
+    (
+        r"accounting/QOS policy",
+        "the account's limits are reached: see `sacctmgr show assoc` and `sacctmgr show qos`",
+    ),
+    (r"memory specification", "ask for less with --set slurm.mem=SIZE"),
+    (r"invalid feature", "name features of `sinfo -o %f` with --set slurm.constraint=NAME"),
+    (r"reservation", "name one of `scontrol show reservation` with --set slurm.reservation=NAME"),
+    (r"invalid node name", "correct the node names of --set slurm.exclude=NODES"),
     (r"time limit", "ask for less with --set slurm.time=HH:MM:SS"),
     (
         r"gres|gpu",

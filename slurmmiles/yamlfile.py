@@ -19,7 +19,7 @@ from ruamel.yaml.error import YAMLError
 from slurmmiles.errors import BadInput, did_you_mean
 
 Model = TypeVar("Model", bound=BaseModel)
-MAX_BYTES = 1_000_000
+MAX_BYTES = 200_000
 MAX_VALUES = 100_000  # a file of nested aliases can stand for more values than memory holds
 # What ruamel.yaml raises on text that is not YAML; the last ones on odd tags, keys and merges.
 _NOT_YAML = (YAMLError, ValueError, RecursionError, TypeError, AttributeError, LookupError)
@@ -64,7 +64,7 @@ def _read(path: Path) -> str:
 
 
 def _parse(yaml: YAML, text: str) -> Any:
-    """Without ruamel's warnings: an anchor given twice is legal, and stderr is for our sentences."""
+    """Without ruamel's warnings: an anchor given twice is legal, and stderr is for sentences."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return yaml.load(text)
@@ -87,6 +87,15 @@ def parse_settings(settings: Iterable[str]) -> list[tuple[tuple[str, ...], Any]]
             )
         parsed.append((parts, _scalar(text, key)))
     return parsed
+
+
+def env_names(settings: Iterable[str]) -> list[str]:
+    """The environment variables that these `--set` name, by `env.X=v` or by `env={X: v}`."""
+    names: list[str] = []
+    for parts, value in parse_settings(settings):
+        if parts[0] == "env":
+            names += [*parts[1:2]] or ([str(k) for k in value] if isinstance(value, dict) else [])
+    return names
 
 
 def _scalar(text: str, key: str) -> Any:
@@ -155,7 +164,7 @@ def _plain(data: Any, counter: Iterator[int]) -> Any:
 
 
 def _merged(error: ValidationError, data: Mapping[str, Any]) -> list[Any]:
-    """One error for each wrong value: pydantic has one for each type that a value could have had."""
+    """One error for each wrong value; pydantic has one for each type that it could have had."""
     found: dict[tuple[int | str, ...], Any] = {}
     for e in error.errors(include_url=False):
         loc = e["loc"]
@@ -187,13 +196,19 @@ def _explain(
     loc = [str(part) for part in error["loc"]]
     is_key = loc[-1] == "[key]"
     dotted = ".".join(loc[:-1] if is_key else loc)
-    set_by_flag = any(dotted == key or dotted.startswith(key + ".") for key in overridden)
-    where = f"--set {dotted}" if set_by_flag else f"{path}:{_line(data, error['loc'])}"
+    line, in_file = _place(data, error["loc"])
+    set_by_flag = any(
+        f"{dotted}.".startswith(f"{key}.") or (not in_file and key.startswith(f"{dotted}."))
+        for key in overridden
+    )
+    where = f"--set {dotted}" if set_by_flag else f"{path}:{line}"
     if error["type"] == "extra_forbidden":
         return where, f"unknown key {dotted!r}", did_you_mean(loc[-1], _fields(model, loc[:-1]))
     if error["type"] == "missing":
         return where, f"the key {dotted!r} is missing", "add it"
     message = error["msg"].removeprefix("Value error, ")
+    if error["type"] in ("model_type", "dict_type"):
+        message = "input should be `key: value` lines"
     message = message[0].lower() + message[1:]
     if is_key:
         return where, f"the name {dotted!r}: {message}", "change this name"
@@ -209,16 +224,16 @@ def _fix(error: Any) -> str:
     return "change this value"
 
 
-def _line(data: Any, loc: tuple[int | str, ...]) -> int:
-    """The line of the deepest part of `loc` that the file has (1 when it has none of it)."""
+def _place(data: Any, loc: tuple[int | str, ...]) -> tuple[int, bool]:
+    """The line of the deepest part of `loc` that the file has (1: of none), and if it has all."""
     line = 1
     for part in loc:
         try:
             line = data.lc.data[part][0] + 1
             data = data[part]
         except (AttributeError, KeyError, IndexError, TypeError):
-            break
-    return line
+            return line, False
+    return line, True
 
 
 def _fields(model: type[BaseModel], loc: list[str]) -> list[str]:

@@ -1,13 +1,15 @@
 """Save and resume through Megatron's distributed checkpoints, with a tracker file that is only ever whole.
 
-A save is `dir/iter_0000012/` (all ranks write into it) and then `dir/latest_checkpointed_iteration.txt`, written
-by rename. A crash before the rename leaves the tracker at the last complete save.
+A save is `dir/iter_0000012/` (all ranks write into it), then `dir/latest_checkpointed_iteration.txt`
+by rename: a crash in between leaves the tracker at the last complete save.
 """
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 from megatron.core import dist_checkpointing
@@ -16,30 +18,32 @@ from trainer.errors import TrainerError
 from trainer.megatron import TrainerModel
 
 TRACKER = "latest_checkpointed_iteration.txt"  # Megatron-LM's name
-# The only layout of the distributed optimizer that torch's Adam round-trips (no flattened ranges, no 'step' key).
+# The only layout of the distributed optimizer that round-trips with torch's Adam (megatron-core
+# 0.16.1): the default has flattened ranges, "fully_reshardable" misses the key 'step' on load.
 METADATA = {"distrib_optim_sharding_type": "dp_reshardable"}
 
 
 def iteration_dir(directory: Path, step: int) -> Path:
-    """Where the state after `step` is."""
+    """Where the state as of the end of `step` is."""
     return directory / f"iter_{step:07d}"
 
 
 def latest_step(directory: Path) -> int | None:
-    """The last completely saved step, None when nothing was saved; raises TrainerError for a broken tracker."""
+    """The last complete save, None when there is none; raises TrainerError for a broken tracker."""
     tracker = directory / TRACKER
     if not tracker.exists():
         return None
     text = tracker.read_text().strip()
     if not text.isdigit():
         raise TrainerError(f"{tracker}: holds {text!r}, not a step number")
-    if not (iteration_dir(directory, int(text)) / "metadata.json").exists():
-        raise TrainerError(f"{tracker}: names step {text}, but {iteration_dir(directory, int(text))} is not whole")
+    saved = iteration_dir(directory, int(text))
+    if not (saved / "metadata.json").exists():
+        raise TrainerError(f"{tracker}: names step {text}, but {saved} is missing or not whole")
     return int(text)
 
 
 def save(model: TrainerModel, directory: Path, step: int) -> None:
-    """Save weights and optimizer after `step`; a collective call of all ranks, `directory` shared by them."""
+    """Save weights and optimizer as of the end of `step`; collective, `directory` shared by all."""
     target = iteration_dir(directory, step)
     if torch.distributed.get_rank() == 0:
         shutil.rmtree(target, ignore_errors=True)  # what a killed run left half-written
@@ -54,13 +58,37 @@ def save(model: TrainerModel, directory: Path, step: int) -> None:
 
 
 def load(model: TrainerModel, directory: Path, step: int) -> None:
-    """Load what `save` wrote at `step`; a collective call of all ranks."""
-    state = dist_checkpointing.load(_state(model, loading=True), str(iteration_dir(directory, step)))
+    """Load what `save` wrote at `step`; collective."""
+    saved = iteration_dir(directory, step)
+    state = dist_checkpointing.load(_state(model, loading=True), str(saved))
     model.ddp.module.load_state_dict(state["model"])
-    model.optimizer.load_state_dict(state["optimizer"])
+    with torch.no_grad():  # float32 parameters are their own main copy, which it overwrites in place
+        model.optimizer.load_state_dict(state["optimizer"])
+    for states in _adam_states(model):
+        # Megatron gives every parameter the same tensor as its step; Adam counts up in place.
+        states["step"] = states["step"].clone()
 
 
 def _state(model: TrainerModel, *, loading: bool) -> dict[str, object]:
+    list(_adam_states(model))
     weights = model.ddp.module.sharded_state_dict()
     optimizer = model.optimizer.sharded_state_dict(weights, is_loading=loading, metadata=METADATA)
     return {"model": weights, "optimizer": optimizer}
+
+
+def _adam_states(model: TrainerModel) -> Iterator[dict[str, Any]]:
+    """The state of every parameter shard, allocated as torch's Adam does before its first update.
+
+    Megatron reads the states to describe them, so they must exist before the first update too.
+    """
+    for chained in model.optimizer.chained_optimizers:
+        adam = chained.optimizer
+        for group in adam.param_groups:
+            for shard in group["params"]:
+                if not adam.state[shard]:
+                    adam.state[shard] = {
+                        "step": torch.tensor(0.0),
+                        "exp_avg": torch.zeros_like(shard),
+                        "exp_avg_sq": torch.zeros_like(shard),
+                    }
+                yield adam.state[shard]

@@ -24,7 +24,7 @@ class TrainerRank:
     """Methods are collective: the driver's TrainerGroup calls them on all ranks at once."""
 
     def __init__(self, config: Config, device: Device, threads: int) -> None:
-        self._config, self._device = config, device
+        self.config, self._device = config, device
         self._session = contextlib.ExitStack()
         self._session.enter_context(device.session())
         torch.set_num_threads(threads)
@@ -38,36 +38,36 @@ class TrainerRank:
 
     def build(self, at: Rendezvous) -> int:
         """Join the world and build the model; returns its parameter count on this rank."""
-        config = self._config
+        config = self.config
         megatron.join_world(at, config.parallel, self._device, config.seed)
         model = megatron.build(config, self._device)
-        self._policy = Policy(
+        self.policy = Policy(
             model, config.algorithm.micro_batch_size, config.rollout.temperature
         )
         return sum(p.numel() for p in model.ddp.parameters())
 
     def sft(self, batch: TrainBatch, lr: float) -> float:
         """One supervised update; returns the mean negative log-likelihood of the trained tokens."""
-        self._policy.set_lr(lr)
-        sums, _ = self._policy.update(self._mine(batch), None, _sft_loss)
+        self.policy.set_lr(lr)
+        sums, _ = self.policy.update(self._mine(batch), None, _sft_loss)
         return _from_last_stage(sums / batch.loss_mask_BT.sum())[0].item()
 
     def train(self, batch: TrainBatch, lr: float) -> TrainStats:
         """All updates of one step. Old log-probs are Megatron's own, taken before the first update."""
-        self._policy.set_lr(lr)
+        self.policy.set_lr(lr)
         mine = self._mine(batch)
-        old_BT = self._policy.log_probs(mine)
+        old_BT = self.policy.log_probs(mine)
         diff = self._logprob_diff(mine, old_BT) / batch.loss_mask_BT.sum()
-        algorithm = self._config.algorithm
+        algorithm = self.config.algorithm
         loss = functools.partial(
             _grpo_loss, eps_clip=algorithm.eps_clip, eps_clip_high=algorithm.eps_clip_high
         )
         sums, norm = torch.zeros(2), 0.0
-        size = self._config.samples_per_update
+        size = self.config.samples_per_update
         for start in range(0, len(mine.tokens_BT), size):
             rows = slice(start, start + size)
             old = None if old_BT is None else old_BT[rows]
-            update_sums, norm = self._policy.update(mine.rows(rows), old, loss)
+            update_sums, norm = self.policy.update(mine.rows(rows), old, loss)
             sums += update_sums
         mean = sums / batch.loss_mask_BT.sum()
         loss_mean, clipped, diff_mean = _from_last_stage(torch.cat([mean, diff])).tolist()
@@ -75,7 +75,7 @@ class TrainerRank:
 
     def export_weights(self) -> FlatWeights | None:
         """This stage's weights under their HF names, from its first rank; None from the others."""
-        return weight_sync.export_weights(self._policy.model, self._config.model)
+        return weight_sync.export_weights(self.policy.model, self.config.model)
 
     def latest_step(self, directory: Path) -> int | None:
         """The last whole checkpoint in `directory` as this rank's node sees it."""
@@ -83,11 +83,11 @@ class TrainerRank:
 
     def save(self, directory: Path, step: int) -> None:
         """Save weights and optimizer as of the end of `step`."""
-        checkpoint.save(self._policy.model, directory, step)
+        checkpoint.save(self.policy.model, directory, step)
 
     def load(self, directory: Path, step: int) -> None:
         """Load what `save` wrote."""
-        checkpoint.load(self._policy.model, directory, step)
+        checkpoint.load(self.policy.model, directory, step)
 
     def _mine(self, batch: TrainBatch) -> TrainBatch:
         """Every dp-th sample: neighbours are samples of one prompt, so each rank sees all prompts."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -11,10 +10,12 @@ from typing import Any, TypeVar
 import click
 
 from slurmmiles.catalog import Catalog
+from slurmmiles.jsonfile import to_json
 from slurmmiles.plan import Request, make_plan
 from slurmmiles.planfile import Plan
 from slurmmiles.site import Site
 from slurmmiles.sitefind import choose_site
+from slurmmiles.yamlfile import env_names
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -75,9 +76,12 @@ def build_plan(
     chosen_site = choose_site(catalog, site, local=local)
     chosen = catalog.recipe(recipe, settings)
     kind = gpu or chosen_site.gpu or "h200"
-    user_env = {s.split("=")[0].removeprefix("env."): "" for s in settings if s.startswith("env.")}
     request = Request(
-        nodes=nodes, gpus_per_node=gpus_per_node, spares=spares, local=local, user_env=user_env
+        nodes=nodes,
+        gpus_per_node=gpus_per_node,
+        spares=spares,
+        local=local,
+        user_env=dict.fromkeys(env_names(settings), ""),
     )
     plan = make_plan(
         chosen,
@@ -96,4 +100,4 @@ def runs_dir(runs: Path | None, site: Site | None) -> Path:
 
 
 def print_json(value: Any) -> None:
-    click.echo(json.dumps(value, indent=2, default=str))
+    click.echo(to_json(value))

@@ -12,7 +12,7 @@ import click
 
 from slurmmiles import show
 from slurmmiles.catalog import shipped
-from slurmmiles.commands.clients import need_slurm
+from slurmmiles.commands.clients import Clients, need_slurm
 from slurmmiles.commands.options import (
     build_plan,
     json_option,
@@ -61,9 +61,9 @@ def submit(
     Example: slurmmiles submit --nodes 2 tiny --wait
              slurmmiles submit tiny --local --wait
     """
-    on_sandbox = not local and need_slurm()
+    clients = Clients() if local or dry_run else need_slurm()
     decided, site = build_plan(
-        **{**options, "site": options["site"] or on_sandbox or None}, local=local
+        **{**options, "site": options["site"] or clients.site}, local=local
     )
     refuse_unfitting(decided)
     where = runs_dir(runs, site)
@@ -71,14 +71,14 @@ def submit(
         sys.stdout.write(rendered(decided, shipped("sbatch_templates"), where))
         return
     run = RunDir(where / (run_id or new_run_id(decided.recipe)))
-    start(decided, run, local)
+    start(decided, run, local, clients.shared)
     finish(run, wait, as_json)
 
 
-def start(decided: Plan, run: RunDir, local: bool) -> None:
+def start(decided: Plan, run: RunDir, local: bool, shared: tuple[Path, ...]) -> None:
     """Make the run directory and start the job; a refusal leaves no new directory."""
     if not local:
-        refuse_node_local(run.path)
+        refuse_node_local(run.path, shared)
     refuse_active(run)
     is_new = not run.path.exists()
     try:

@@ -19,6 +19,7 @@ CLONE_NEWCGROUP = 0x02000000  # linux/sched.h
 CGROUPS = Path("/sys/fs/cgroup")
 FREEZER = CGROUPS / "freezer"
 INIT_CGROUP = CGROUPS / "init"
+SYSTEM_SLICE = CGROUPS / "system.slice"  # systemd would have made it; slurmd puts its scope there
 
 
 def enter_login(where: SandboxDir) -> None:
@@ -87,7 +88,8 @@ def _own_sys(where: SandboxDir, machine: Machine, name: str) -> None:
         bind(FREEZER / where.cgroup_name / name, FREEZER)
     elif machine.cgroup == "v2":
         mount("cgroup2", CGROUPS, "cgroup2", PLAIN)
-        INIT_CGROUP.mkdir(exist_ok=True)
+        for made in (INIT_CGROUP, SYSTEM_SLICE):
+            made.mkdir(exist_ok=True)
         enter_init_cgroup()
     else:
         mount("cgroup", CGROUPS, "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,mode=755")
@@ -102,8 +104,10 @@ def _own_cgroup_namespace(where: SandboxDir, name: str) -> None:
 def enter_init_cgroup() -> None:
     """On cgroup v2, leave the node's root cgroup: one that hands out controllers holds no process.
 
-    (cgroups(7), "no internal processes".) slurmd makes its own below the parent of PID 1's cgroup.
-    Does nothing on other machines.
+    (cgroups(7), "no internal processes".) slurmd makes its own below the parent of PID 1's cgroup,
+    as PID 1's namespace shows it. Does nothing on other machines.
     """
     if INIT_CGROUP.is_dir():
         (INIT_CGROUP / "cgroup.procs").write_text("0")
+        with open("/proc/1/ns/cgroup") as namespace:
+            _call("setns", "/proc/1/ns/cgroup", namespace.fileno(), CLONE_NEWCGROUP)
