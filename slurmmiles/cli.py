@@ -89,7 +89,7 @@ def run() -> None:
     except (click.Abort, KeyboardInterrupt):
         fail("interrupted", 130)
     except BrokenPipeError:
-        # The reader of our output (head, less) has left: not an error, and nothing can be said to it.
+        # The reader of our output (head, less) has left: not an error, and nobody is there to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except OSError as error:

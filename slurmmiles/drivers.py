@@ -4,56 +4,97 @@ configuration; pure.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from slurmmiles.errors import BadInput
+from slurmmiles.miles import Ask, script_command, train_command
 from slurmmiles.models import ModelFacts
-from slurmmiles.planfile import DriverPlan
+from slurmmiles.planfile import Difference, DriverPlan, EnvValue
 from slurmmiles.recipe import Recipe
 from slurmmiles.topology import Rollout, Topology
 
-TRAINED = ("native", "train", "script")  # the entries that train a model, and so need its facts
+MILES = ("train", "script")  # the entries that run miles from its own directory
 
 
 def driver_plan(recipe: Recipe, *, nodes: int, gpus_per_node: int) -> DriverPlan:
-    """The argv of the recipe's entry, with placeholders; BadInput when it cannot be built."""
+    """The argv of an entry that is not miles', with placeholders; BadInput when it cannot be
+    built.
+    """
     entry = recipe.driver.entry
-    if recipe.driver.argv and entry != "command":
+    _refuse_argv(recipe)
+    if entry == "native":
+        argv = ("{python}", "-m", "trainer", "--config", "{attempt_dir}/trainer.json")
+        return DriverPlan(entry=entry, argv=argv)
+    if entry == "gate-check":
+        gpus = str(nodes * gpus_per_node)
+        words = ("-m", "slurmmiles.gate_check", "--nodes", str(nodes), "--gpus", gpus)
+        return DriverPlan(entry=entry, argv=("{python}", *words))
+    if entry == "command":
+        return DriverPlan(entry=entry, argv=tuple(recipe.driver.argv))
+    raise BadInput(
+        f"the entry {entry!r} has no run block here",
+        where="driver.entry",
+        fix="give the OpenRecipes file itself as RECIPE",
+    )
+
+
+def _refuse_argv(recipe: Recipe) -> None:
+    """`driver.argv` is the command of entry command, and of no other."""
+    entry, argv = recipe.driver.entry, recipe.driver.argv
+    if argv and entry != "command":
         raise BadInput(
             f"driver.argv is given, but the entry is {entry!r}",
             where="driver.argv",
             fix="set driver.entry to command",
         )
-    if entry == "native":
-        return DriverPlan(
-            entry=entry,
-            argv=("{python}", "-m", "trainer", "--config", "{attempt_dir}/trainer.json"),
+    if not argv and entry == "command":
+        raise BadInput(
+            "the entry is 'command' and no argv is given",
+            where="driver.argv",
+            fix="give the command",
         )
-    if entry == "gate-check":
-        gpus = nodes * gpus_per_node
-        argv = (
-            "{python}",
-            "-m",
-            "slurmmiles.gate_check",
-            "--nodes",
-            str(nodes),
-            "--gpus",
-            str(gpus),
+
+
+def miles_driver(
+    ask: Ask, known: Collection[str], env: Mapping[str, EnvValue]
+) -> tuple[DriverPlan, tuple[Difference, ...]]:
+    """miles' train.py or its launcher, and where the command is not miles' own.
+
+    `known` names the directories that are known; `env` is the table around `ray start`.
+    """
+    _refuse_argv(ask.recipe)
+    script = ask.recipe.driver.entry == "script"
+    megatron = "megatron" in known
+    command = script_command(ask, megatron=megatron) if script else train_command(ask)
+    job = miles_env(megatron=megatron)
+    if script:
+        job |= _launcher_env()
+    elif ask.gpu and "NCCL_NVLS_ENABLE" not in env:
+        job["NCCL_NVLS_ENABLE"] = EnvValue(
+            value=str(int(ask.gpu.nvlink_gb_s > 0)),
+            origin="default",
+            why="as miles' launcher sets it: 1 where the GPUs have NVLink",
         )
-        return DriverPlan(entry=entry, argv=argv)
-    if entry == "command":
-        if not recipe.driver.argv:
-            raise BadInput(
-                "the entry is 'command' and no argv is given",
-                where="driver.argv",
-                fix="give the command",
-            )
-        return DriverPlan(entry=entry, argv=tuple(recipe.driver.argv))
-    raise BadInput(
-        f"the entry {entry!r} cannot be built yet",
-        where="driver.entry",
-        fix="use native or command",
-    )
+    plan = DriverPlan(entry=ask.recipe.driver.entry, argv=command.argv, env=job)
+    return plan, command.differs
+
+
+def miles_env(*, megatron: bool) -> dict[str, EnvValue]:
+    """Where Ray's workers import miles from; Ray fills in `${PYTHONPATH}` on each node."""
+    roots = ("{miles}", *(("{megatron}",) if megatron else ()), "${PYTHONPATH}")
+    why = "Ray's workers import miles and Megatron-LM from here"
+    return {"PYTHONPATH": EnvValue(value=":".join(roots), origin="default", why=why)}
+
+
+def _launcher_env() -> dict[str, EnvValue]:
+    def default(value: str, why: str) -> EnvValue:
+        return EnvValue(value=value, origin="default", why=why)
+
+    return {
+        "MILES_SCRIPT_EXTERNAL_RAY": default("1", "else it stops Ray and starts its own head"),
+        "WANDB_API_KEY": default("", "the launcher would write the key into its command line"),
+    }
 
 
 def trainer_config(

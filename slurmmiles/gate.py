@@ -104,7 +104,13 @@ class Gate:
         for fact in facts[1:]:
             write_json(self._node.attempt.node(fact.node), fact)
         canary = self._own.canary or ""
-        found = judge_hosts(facts, self._node.plan, canary=canary, run_dir=str(self._node.run.path))
+        found = judge_hosts(
+            facts,
+            self._node.plan,
+            canary=canary,
+            run_dir=str(self._node.run.path),
+            one_machine=not self._node.allocation.is_slurm,
+        )
         self._findings += found
         self._drop({f.subject: f.message for f in found if f.verdict is Verdict.FAIL})
 

@@ -10,18 +10,24 @@ from dataclasses import dataclass, field
 from math import ceil, gcd
 from typing import Literal
 
-from slurmmiles import topology as layout
-from slurmmiles.drivers import TRAINED, driver_plan, trainer_config
+from slurmmiles.drivers import MILES, driver_plan, miles_driver, trainer_config
 from slurmmiles.errors import BadInput
 from slurmmiles.fabric import OURS, resolve_env
+from slurmmiles.gpu_rules import refuse_fp8
 from slurmmiles.gpus import GpuFacts
-from slurmmiles.memory import MemoryFit, OptimizerMemory, fit
+from slurmmiles.layouts import layout_of, memory_of
+from slurmmiles.miles import Ask
 from slurmmiles.models import ModelFacts
-from slurmmiles.planfile import Cost, Plan, PreflightPlan, RayPlan
+from slurmmiles.openrun import OpenRun, open_driver
+from slurmmiles.paths import expanded, known_paths, missing_paths
+from slurmmiles.planfile import (
+    Cost, Difference, DriverPlan, EnvValue, Missing, Plan, PreflightPlan, RayPlan,
+)
+from slurmmiles.plannotes import notes_of
 from slurmmiles.recipe import MAX_GPUS_PER_NODE, Recipe
 from slurmmiles.request import slurm_request, wall_seconds
 from slurmmiles.site import Site
-from slurmmiles.topology import Rollout, Topology
+from slurmmiles.topology import Rollout, Topology, traffic
 
 MAX_NODES = 8192
 CPU_OBJECT_STORE_BYTES = 200_000_000  # a few million parameters, on a laptop's /dev/shm
@@ -36,6 +42,11 @@ class Request:
     spares: int = 0
     local: bool = False
     user_env: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """What `--var` gives."""
+    environ: Mapping[str, str] = field(default_factory=dict)
+    """The environment of the command: MILES_DIR, MEGATRON_DIR, variables of a run block."""
+    gpu_assumed: bool = False
 
 
 def make_plan(
@@ -45,14 +56,35 @@ def make_plan(
     *,
     model: ModelFacts | None = None,
     gpu: GpuFacts | None = None,
+    run: OpenRun | None = None,
 ) -> Plan:
-    """The plan of `recipe` on `site`; BadInput, with every broken rule, when it cannot work."""
+    """The plan of `recipe` on `site`; BadInput, with every broken rule, when it cannot work.
+
+    `run` is the run block of an OpenRecipes file, for entry openrecipes.
+    """
     nodes = _node_count(recipe, request)
     gpus = _gpus_per_node(recipe, site, request)
     ranks = _ranks_per_node(recipe, nodes, gpus)
-    topology, rollout = _layout(recipe, model, nodes, ranks)
+    card = gpu if gpus else None
+    if card:
+        refuse_fp8(recipe, card)
+    topology, rollout = layout_of(recipe, model, nodes, ranks)
     _refuse_our_env(recipe, site)
     device: Literal["gpu", "cpu"] = "gpu" if gpus else "cpu"
+    env = resolve_env(recipe, site, device=device, user=request.user_env)
+    known = known_paths(recipe, site, request.variables, request.environ)
+    checkpoints = recipe.checkpoint.dir or "{run_dir}/checkpoints"
+    driver, env, differs, missing = _driver(
+        Asked(recipe, request, model, card, topology, rollout, nodes, gpus, checkpoints, run),
+        known,
+        env,
+    )
+    memory = memory_of(
+        recipe, model, card, topology, rollout, ranks=ranks, host_memory_gb=site.host_memory_gb
+    )
+    trainer = trainer_config(
+        recipe, model, topology, rollout, nodes=nodes, ranks=ranks, device=device
+    )
     return Plan(
         recipe=recipe.name,
         description=recipe.description,
@@ -64,12 +96,10 @@ def make_plan(
         ranks_per_node=ranks,
         topology=topology,
         rollout=rollout,
-        memory=_memory(recipe, site, model, gpu if gpus else None, topology, rollout, ranks),
-        env=resolve_env(recipe, site, device=device, user=request.user_env),
-        driver=driver_plan(recipe, nodes=nodes, gpus_per_node=gpus),
-        trainer=trainer_config(
-            recipe, model, topology, rollout, nodes=nodes, ranks=ranks, device=device
-        ),
+        memory=memory,
+        env=env,
+        driver=driver,
+        trainer=trainer,
         ray=_ray(recipe, gpus, ranks),
         preflight=_preflight(recipe, gpus),
         slurm=slurm_request(recipe, site, nodes=nodes + request.spares, gpus_per_node=gpus),
@@ -77,7 +107,12 @@ def make_plan(
         interface=site.interface,
         scratch=site.scratch,
         python=site.python or "",
-        checkpoints=recipe.checkpoint.dir or "{run_dir}/checkpoints",
+        checkpoints=expanded(checkpoints, known),
+        gpu=card.name if card else None,
+        traffic=traffic(topology, ranks, rollout.nodes_per_engine if rollout else 1),
+        differs_from_miles=differs,
+        missing=missing,
+        notes=(),
     )
 
 
@@ -131,81 +166,6 @@ def _ranks_per_node(recipe: Recipe, nodes: int, gpus: int) -> int:
     cell = recipe.parallel.tp * recipe.parallel.pp * recipe.parallel.cp
     step = cell // gcd(cell, nodes)  # the ranks of all nodes are then a multiple of the cell
     return step * ceil(2 * cell / (nodes * step))
-
-
-def _layout(
-    recipe: Recipe, model: ModelFacts | None, nodes: int, ranks: int
-) -> tuple[Topology, Rollout | None]:
-    """Trainer and rollout layout; a recipe without a model has one rank a GPU and no rollout."""
-    p, r, a = recipe.parallel, recipe.rollout, recipe.algorithm
-    if model is None:
-        if recipe.driver.entry in TRAINED:
-            raise BadInput(
-                f"recipe {recipe.name!r} trains a model but names none",
-                where="model.facts",
-                fix="name one",
-            )
-        return layout.flat_topology(nodes * ranks), None
-    topology = layout.make_topology(
-        model=model,
-        nodes=nodes,
-        ranks_per_node=ranks,
-        tp=p.tp,
-        pp=p.pp,
-        cp=p.cp,
-        ep=p.ep,
-        etp=p.etp,
-        layers_first=p.layers_first,
-        layers_last=p.layers_last,
-        layers_per_stage=None,
-        sequence_parallel=bool(p.tp > 1 if p.sequence_parallel is None else p.sequence_parallel),
-    )
-    if a.kind == "sft":
-        return topology, None
-    rollout = layout.make_rollout(
-        model=model,
-        nodes=nodes,
-        ranks_per_node=ranks,
-        gpus_per_engine=r.gpus_per_engine or ranks,
-        ep=r.ep,
-        dp=r.dp,
-    )
-    if a.global_batch_size is not None:
-        layout.check_batches(
-            rollout_batch_size=r.rollout_batch_size,
-            n_samples_per_prompt=r.n_samples_per_prompt,
-            global_batch_size=a.global_batch_size,
-            dp=topology.dp,
-            micro_batch_size=a.micro_batch_size,
-        )
-    return topology, rollout
-
-
-def _memory(
-    recipe: Recipe,
-    site: Site,
-    model: ModelFacts | None,
-    gpu: GpuFacts | None,
-    topology: Topology,
-    rollout: Rollout | None,
-    ranks: int,
-) -> MemoryFit:
-    o, a = recipe.optimizer, recipe.algorithm
-    return fit(
-        model=model,
-        topology=topology,
-        rollout=rollout,
-        gpu=gpu,
-        gpus_per_node=ranks,
-        host_memory_gb=site.host_memory_gb,
-        optimizer=OptimizerMemory(
-            cpu_offload_fraction=o.cpu_offload, precision_aware=o.precision_aware
-        ),
-        recompute=a.recompute,
-        max_tokens_per_gpu=a.max_tokens_per_gpu or recipe.rollout.max_response_len,
-        log_probs_chunk_size=a.log_probs_chunk_size,
-        mem_fraction=recipe.rollout.mem_fraction,
-    )
 
 
 def _refuse_our_env(recipe: Recipe, site: Site) -> None:

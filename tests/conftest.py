@@ -47,7 +47,7 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def cli(home: Path) -> Cli:
-    """`cli("plan", "tiny")`: the command in an empty directory, without Slurm and without a home."""
+    """`cli("plan", "tiny")`: the command in an empty directory, without Slurm, with a new home."""
 
     def call(*argv: str, cwd: Path | None = None, env: dict[str, str] | None = None) -> Completed:
         scrubbed = {

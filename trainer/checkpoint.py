@@ -64,22 +64,23 @@ def load(model: TrainerModel, directory: Path, step: int) -> None:
     model.ddp.module.load_state_dict(state["model"])
     with torch.no_grad():  # float32 parameters are their own main copy, which it overwrites in place
         model.optimizer.load_state_dict(state["optimizer"])
-    for states in _adam_states(model):
-        # Megatron gives every parameter the same tensor as its step; Adam counts up in place.
-        states["step"] = states["step"].clone()
+    for group, states in _adam_states(model):
+        # Megatron restores the update count in the group only; torch's Adam reads it per parameter,
+        # and counts up in place, so each needs a tensor of its own.
+        states["step"] = torch.tensor(float(group["step"]))
 
 
 def _state(model: TrainerModel, *, loading: bool) -> dict[str, object]:
-    list(_adam_states(model))
+    list(_adam_states(model))  # allocates
     weights = model.ddp.module.sharded_state_dict()
     optimizer = model.optimizer.sharded_state_dict(weights, is_loading=loading, metadata=METADATA)
     return {"model": weights, "optimizer": optimizer}
 
 
-def _adam_states(model: TrainerModel) -> Iterator[dict[str, Any]]:
-    """The state of every parameter shard, allocated as torch's Adam does before its first update.
+def _adam_states(model: TrainerModel) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """(parameter group, state) of every shard, allocated as torch's Adam does before its first update.
 
-    Megatron reads the states to describe them, so they must exist before the first update too.
+    Megatron reads the states to describe them to the checkpoint, so they must exist before that.
     """
     for chained in model.optimizer.chained_optimizers:
         adam = chained.optimizer
@@ -91,4 +92,4 @@ def _adam_states(model: TrainerModel) -> Iterator[dict[str, Any]]:
                         "exp_avg": torch.zeros_like(shard),
                         "exp_avg_sq": torch.zeros_like(shard),
                     }
-                yield adam.state[shard]
+                yield group, adam.state[shard]

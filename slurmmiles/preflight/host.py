@@ -12,11 +12,11 @@ UNLIMITED = -1
 
 
 def judge_hosts(
-    facts: Iterable[NodeFacts], plan: Plan, *, canary: str, run_dir: str
+    facts: Iterable[NodeFacts], plan: Plan, *, canary: str, run_dir: str, one_machine: bool = False
 ) -> list[Finding]:
     """Findings of all nodes; each rule has one code and speaks about one node."""
     findings: list[Finding] = []
-    several = plan.allocated_nodes > 1
+    several = plan.allocated_nodes > 1 and not one_machine  # loopback reaches all of them
     for node in facts:
         findings += _canary(node, canary, run_dir)
         findings += _address(node, several)

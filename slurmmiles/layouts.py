@@ -1,0 +1,117 @@
+"""A recipe's layout and its memory: from sections to topology, rollout engines and fit; pure."""
+
+from __future__ import annotations
+
+from slurmmiles import topology as layout
+from slurmmiles.errors import BadInput
+from slurmmiles.gpus import GpuFacts
+from slurmmiles.memory import MemoryFit, OptimizerMemory, fit
+from slurmmiles.models import ModelFacts
+from slurmmiles.recipe import Recipe
+from slurmmiles.topology import Rollout, Topology
+
+TRAINED = ("native", "train", "script")  # the entries that train a model, and so need its facts
+
+
+def layout_of(
+    recipe: Recipe, model: ModelFacts | None, nodes: int, ranks: int
+) -> tuple[Topology, Rollout | None]:
+    """Trainer and rollout; a recipe without a model has one rank a GPU and no rollout."""
+    if model is None:
+        if recipe.driver.entry in TRAINED:
+            raise BadInput(
+                f"recipe {recipe.name!r} trains a model but names none",
+                where="model.facts",
+                fix="name one",
+            )
+        return layout.flat_topology(nodes * ranks), None
+    topology = trainer_of(recipe, model, nodes, ranks)
+    sft = recipe.algorithm.kind == "sft"
+    rollout = None if sft else rollout_of(recipe, model, nodes, ranks)
+    batches_of(recipe, topology)
+    return topology, rollout
+
+
+def trainer_of(recipe: Recipe, model: ModelFacts, nodes: int, ranks: int) -> Topology:
+    """Megatron's layout; BadInput with every broken rule."""
+    p = recipe.parallel
+    return layout.make_topology(
+        model=model,
+        nodes=nodes,
+        ranks_per_node=ranks,
+        tp=p.tp,
+        pp=p.pp,
+        cp=p.cp,
+        ep=p.ep,
+        etp=p.etp,
+        layers_first=p.layers_first,
+        layers_last=p.layers_last,
+        sequence_parallel=bool(p.tp > 1 if p.sequence_parallel is None else p.sequence_parallel),
+    )
+
+
+def rollout_of(recipe: Recipe, model: ModelFacts, nodes: int, ranks: int) -> Rollout:
+    """SGLang's engines; without a size, one engine a node."""
+    r = recipe.rollout
+    return layout.make_rollout(
+        model=model,
+        nodes=nodes,
+        ranks_per_node=ranks,
+        gpus_per_engine=r.gpus_per_engine or ranks,
+        ep=r.ep,
+        dp=r.dp,
+    )
+
+
+def batches_of(recipe: Recipe, topology: Topology) -> None:
+    """BadInput when a rollout's samples do not divide into steps and ranks."""
+    r, a = recipe.rollout, recipe.algorithm
+    if a.global_batch_size is not None:
+        layout.check_batches(
+            rollout_batch_size=r.rollout_batch_size,
+            n_samples_per_prompt=1 if a.kind == "sft" else r.n_samples_per_prompt,
+            global_batch_size=a.global_batch_size,
+            dp=topology.dp,
+            micro_batch_size=a.micro_batch_size,
+        )
+
+
+def row_tokens(recipe: Recipe) -> int:
+    """Tokens of the longest sample: the context when it is given, else the response."""
+    return recipe.rollout.context_length or recipe.rollout.max_response_len
+
+
+def micro_batch_tokens(recipe: Recipe) -> int:
+    """Tokens that one micro-batch is planned for."""
+    a = recipe.algorithm
+    return a.max_tokens_per_gpu or a.micro_batch_size * row_tokens(recipe)
+
+
+def memory_of(
+    recipe: Recipe,
+    model: ModelFacts | None,
+    gpu: GpuFacts | None,
+    topology: Topology,
+    rollout: Rollout | None,
+    *,
+    ranks: int,
+    host_memory_gb: float | None,
+) -> MemoryFit:
+    """Whether trainer and rollout fit on the GPU and in the host's memory."""
+    o, a = recipe.optimizer, recipe.algorithm
+    return fit(
+        model=model,
+        topology=topology,
+        rollout=rollout,
+        gpu=gpu,
+        gpus_per_node=ranks,
+        host_memory_gb=host_memory_gb,
+        optimizer=OptimizerMemory(
+            cpu_offload_fraction=o.cpu_offload, precision_aware=o.precision_aware
+        ),
+        recompute=a.recompute,
+        max_tokens_per_gpu=micro_batch_tokens(recipe),
+        log_probs_chunk_size=a.log_probs_chunk_size,
+        mem_fraction=recipe.rollout.mem_fraction,
+        param_bytes=2 if gpu else 4,  # the CPU path of the native trainer is fp32
+    )
