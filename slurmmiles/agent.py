@@ -16,6 +16,7 @@ import shutil
 import sys
 import time
 from pathlib import Path
+from shutil import which
 
 from slurmmiles import arrival, nodefacts, shell, slurm
 from slurmmiles.allocation import Allocation
@@ -122,15 +123,14 @@ def _outcome(node: Node, error: SlurmmilesError | None) -> Outcome:
         return Outcome.COMPLETED
     if not node.stop.name:
         return Outcome.UNFIT if isinstance(error, UnfitNodes) else Outcome.FAILED
-    if not node.allocation.is_slurm:
+    if node.stop.name == "SIGUSR2":
+        return Outcome.TIMED_OUT
+    if not node.allocation.is_slurm or which("scontrol") is None:
         return Outcome.CANCELLED
     answer = shell.run(slurm.scontrol_argv(node.allocation.job_id), timeout=3.0)
     state = slurm.parse_scontrol(answer.stdout)
-    return (
-        Outcome.TIMED_OUT
-        if state and state.state in ("TIMEOUT", "PREEMPTED")
-        else Outcome.CANCELLED
-    )
+    over = state is not None and state.state in ("TIMEOUT", "PREEMPTED")
+    return Outcome.TIMED_OUT if over else Outcome.CANCELLED
 
 
 def _write_result(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -98,6 +98,7 @@ def run() -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def fail(text: str, code: int) -> None:
+def fail(text: str, code: int) -> NoReturn:
+    """One sentence on stderr, and the end."""
     click.echo(f"Error: {text}", err=True)
     sys.exit(code)

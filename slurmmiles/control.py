@@ -13,7 +13,9 @@ nothing else.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import socket
 import threading
 import time
@@ -80,10 +82,16 @@ class HeadLine:
                 continue
 
     def close(self) -> None:
+        """Leave the port and hang up on everyone.
+
+        close(2) alone would wait for the threads that accept and read there; shutdown(2) ends them.
+        """
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         with self._lock:
             for connection in self._connections.values():
-                connection.close()
+                _hang_up(connection)
 
     def _accept(self) -> None:
         while True:
@@ -102,26 +110,27 @@ class HeadLine:
                 return
             raw.settimeout(None)
             keep_alive(raw)
-            connection = Connection(raw.detach())
-            deliver_challenge(connection, self._key)
-            answer_challenge(connection, self._key)
-            self._read(connection, peer)
+            with Connection(raw.detach()) as connection:
+                deliver_challenge(connection, self._key)
+                answer_challenge(connection, self._key)
+                self._read(connection, peer)
         except (OSError, EOFError, ValueError, AuthenticationError):
             return  # a stranger, or a worker that left; `lost` tells the difference
 
     def _complaint(self, raw: socket.socket) -> None:
-        with raw:
-            text = raw.makefile("rb").readline(4096)
-        node, _, reason = text.decode(errors="replace").strip().partition("\t")
-        if node in self._nodes and node not in self.members():
-            self.complaints[node] = "".join(c for c in reason if c.isprintable())
+        """Written down before we hang up, which tells the other side that it was heard."""
+        with raw, raw.makefile("rb") as file:
+            text = file.readline(4096)
+            node, _, reason = text.decode(errors="replace").strip().partition("\t")
+            if node in self._nodes and node not in self.members():
+                self.complaints[node] = "".join(c for c in reason if c.isprintable())
 
     def _read(self, connection: Connection, peer: str) -> None:
         node = ""
         try:
             while True:
                 message = json.loads(connection.recv_bytes())
-                name = str(message.get("node", ""))
+                name = str(message.get("node", "")) if isinstance(message, dict) else ""
                 if name not in self._nodes:
                     return
                 first, node = not node, name
@@ -137,7 +146,13 @@ class HeadLine:
             with self._lock:
                 member = self._members.get(node)
                 if member and self._connections.get(node) is connection:
+                    del self._connections[node]
                     self._members[node] = Member(member.report, False, member.said_bye)
+
+
+def _hang_up(connection: Connection) -> None:
+    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as raw:
+        raw.shutdown(socket.SHUT_RDWR)
 
 
 class WorkerLine:
@@ -170,6 +185,7 @@ class WorkerLine:
 
 
 def keep_alive(raw: socket.socket) -> None:
+    """Notice within seconds that the other side's machine is gone."""
     raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in KEEPALIVE:
         raw.setsockopt(socket.IPPROTO_TCP, option, value)
@@ -191,9 +207,9 @@ def join(host: str, port: int, key: bytes, node: str, timeout: float) -> WorkerL
     try:
         answer_challenge(connection, key)
         deliver_challenge(connection, key)
-    except EOFError as error:
+    except (EOFError, AssertionError) as error:  # the latter before Python 3.12: another protocol
         connection.close()
-        raise ConnectionError(f"{host}:{port} hung up") from error
+        raise ConnectionError(f"{host}:{port} hung up or speaks another protocol") from error
     return WorkerLine(connection, node, address)
 
 

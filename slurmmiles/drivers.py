@@ -4,15 +4,16 @@ configuration; pure.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from slurmmiles.errors import BadInput
-from slurmmiles.miles import Ask, script_command, train_command
+from slurmmiles.layouts import Shape
+from slurmmiles.miles import Ask, miles_env, script_command, train_command
 from slurmmiles.models import ModelFacts
+from slurmmiles.paths import expanded
 from slurmmiles.planfile import Difference, DriverPlan, EnvValue
 from slurmmiles.recipe import Recipe
-from slurmmiles.topology import Rollout, Topology
 
 MILES = ("train", "script")  # the entries that run miles from its own directory
 
@@ -57,11 +58,11 @@ def _refuse_argv(recipe: Recipe) -> None:
 
 
 def miles_driver(
-    ask: Ask, known: Collection[str], env: Mapping[str, EnvValue]
+    ask: Ask, known: Mapping[str, str], env: Mapping[str, EnvValue]
 ) -> tuple[DriverPlan, tuple[Difference, ...]]:
     """miles' train.py or its launcher, and where the command is not miles' own.
 
-    `known` names the directories that are known; `env` is the table around `ray start`.
+    `known` has the directories that are known; `env` is the table around `ray start`.
     """
     _refuse_argv(ask.recipe)
     script = ask.recipe.driver.entry == "script"
@@ -70,21 +71,21 @@ def miles_driver(
     job = miles_env(megatron=megatron)
     if script:
         job |= _launcher_env()
-    elif ask.gpu and "NCCL_NVLS_ENABLE" not in env:
+    elif ask.shape.gpu and "NCCL_NVLS_ENABLE" not in env:
         job["NCCL_NVLS_ENABLE"] = EnvValue(
-            value=str(int(ask.gpu.nvlink_gb_s > 0)),
+            value=str(int(ask.shape.gpu.nvlink_gb_s > 0)),
             origin="default",
             why="as miles' launcher sets it: 1 where the GPUs have NVLink",
         )
-    plan = DriverPlan(entry=ask.recipe.driver.entry, argv=command.argv, env=job)
-    return plan, command.differs
-
-
-def miles_env(*, megatron: bool) -> dict[str, EnvValue]:
-    """Where Ray's workers import miles from; Ray fills in `${PYTHONPATH}` on each node."""
-    roots = ("{miles}", *(("{megatron}",) if megatron else ()), "${PYTHONPATH}")
-    why = "Ray's workers import miles and Megatron-LM from here"
-    return {"PYTHONPATH": EnvValue(value=":".join(roots), origin="default", why=why)}
+    plan = DriverPlan(
+        entry=ask.recipe.driver.entry,
+        argv=expanded(command.argv, known),
+        env={
+            name: entry.model_copy(update={"value": expanded(entry.value, known)})
+            for name, entry in job.items()
+        },
+    )
+    return plan, tuple(d.model_copy(update=expanded(dict(d), known)) for d in command.differs)
 
 
 def _launcher_env() -> dict[str, EnvValue]:
@@ -97,17 +98,9 @@ def _launcher_env() -> dict[str, EnvValue]:
     }
 
 
-def trainer_config(
-    recipe: Recipe,
-    model: ModelFacts | None,
-    topology: Topology,
-    rollout: Rollout | None,
-    *,
-    nodes: int,
-    ranks: int,
-    device: str,
-) -> dict[str, Any] | None:
+def trainer_config(recipe: Recipe, shape: Shape) -> dict[str, Any] | None:
     """The native trainer's trainer.json, with placeholders; None for any other driver."""
+    model, rollout = shape.model, shape.rollout
     if recipe.driver.entry != "native" or model is None:
         return None
     r, a = recipe.rollout, recipe.algorithm
@@ -115,13 +108,13 @@ def trainer_config(
         "run_id": recipe.name,
         "metrics": "{attempt_dir}/metrics.jsonl",
         "seed": a.seed,
-        "device": "cuda" if device == "gpu" else "cpu",
-        "nodes": nodes,
-        "ranks_per_node": ranks,
+        "device": "cuda" if shape.gpus else "cpu",
+        "nodes": shape.nodes,
+        "ranks_per_node": shape.ranks,
         "model": _native_model(model),
         "parallel": (
             recipe.parallel.model_dump(include={"tp", "pp", "cp", "ep", "etp"})
-            | {"sequence_parallel": topology.sequence_parallel}
+            | {"sequence_parallel": shape.topology.sequence_parallel}
         ),
         "rollout": {
             "engines": rollout.engines if rollout else 0,

@@ -38,7 +38,7 @@ COUNTED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """Flags of the model, all others, and facts that the recipe replaced."""
+    """The model's flags, all others, and the facts that the recipe's flags replace or leave out."""
 
     facts: tuple[tuple[str, Value], ...]
     others: tuple[tuple[str, Value], ...]
@@ -49,7 +49,7 @@ def merged(
     facts: Iterable[Flag], decided: Iterable[Flag], given: Mapping[str, FlagValue]
 ) -> Merged:
     """Every flag once, in the order given; BadInput names both sides of a contradiction."""
-    model = {flag.name: flag for flag in facts}
+    model = {flag.name: flag for flag in facts if flag.value is not None}
     sections = {flag.name: flag for flag in decided}
     extra: dict[str, Value] = {}
     differs: list[Difference] = []
@@ -60,14 +60,18 @@ def merged(
             if emitted is not None:
                 extra[name] = emitted
         elif name in model:
-            differs += _replaced(written, value, model, name)
+            change = _replaced(written, value, model[name])
+            if change:
+                differs.append(change)
+                del model[name]
+                extra[name] = value
         else:
             _refuse_short(name, sections)
             _refuse_twice(written, name, value, extra)
             extra[name] = value
     rest = [*((f.name, f.value) for f in sections.values()), *extra.items()]
     return Merged(
-        tuple((f.name, f.value) for f in model.values() if f.value is not None),
+        tuple((f.name, f.value) for f in model.values()),
         tuple((name, value) for name, value in rest if value is not None),
         tuple(differs),
     )
@@ -111,21 +115,23 @@ def _agrees(written: str, value: Value, flag: Flag) -> Value:
     )
 
 
-def _replaced(written: str, value: Value, model: dict[str, Flag], name: str) -> list[Difference]:
-    """Put `value` in the place of a model fact; BadInput for one that the plan's arithmetic has."""
-    fact = model[name]
+def _replaced(written: str, value: Value, fact: Flag) -> Difference | None:
+    """The change of a model fact; BadInput for one that the plan's arithmetic rests on."""
     if same(value, fact.value):
-        return []
-    if name in COUNTED:
+        return None
+    if fact.name in COUNTED:
         raise BadInput(
             f"{written} is {shown(value)} and the model's facts say {shown(fact.value)}, from which"
             " the plan computes layout and memory",
             where=f"flags.{written}",
             fix="name another model.facts, or leave the flag out",
         )
-    model[name] = Flag(name, value, "flags")
-    why = "the recipe's flags say so"
-    return [Difference(flag=name, miles=shown(fact.value), ours=shown(value), why=why)]
+    return Difference(
+        flag=fact.name,
+        miles=shown(fact.value),
+        ours=None if value is None else shown(value),
+        why="the recipe's flags say so",
+    )
 
 
 def _refuse_short(name: str, sections: Mapping[str, Flag]) -> None:

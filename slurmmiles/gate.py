@@ -19,6 +19,7 @@ from slurmmiles.jsonfile import read_json, write_json
 from slurmmiles.node import Node
 from slurmmiles.nodefacts import NodeFacts
 from slurmmiles.ports import PortBlock
+from slurmmiles.preflight.environment import judge_environment, judge_seen
 from slurmmiles.preflight.host import judge_hosts
 from slurmmiles.preflight.network import Measurement, judge_network
 from slurmmiles.ray_cluster import RayNode
@@ -50,6 +51,7 @@ class Gate:
         self._own, self._ports = facts, ports
         self._workers = node.allocation.nodes[1:]
         self._deadline = time.monotonic() + node.plan.ray.join_deadline_s
+        self._facts: list[NodeFacts] = []
         self._findings: list[Finding] = []
         self._dropped: dict[str, str] = {}
         self.joined_after_s: float | None = None
@@ -111,13 +113,13 @@ class Gate:
             run_dir=str(self._node.run.path),
             one_machine=not self._node.allocation.is_slurm,
         )
+        found += judge_environment(facts)
+        self._facts = facts
         self._findings += found
         self._drop({f.subject: f.message for f in found if f.verdict is Verdict.FAIL})
 
     def wait_for_ray(self, env: Mapping[str, str]) -> tuple[str, ...]:
-        """Until every node that is left is registered and measured; the names of those nodes, in
-        order.
-        """
+        """Until every node that is left is registered and measured; their names, in order."""
         while True:
             nodes = self._left()
             if self._watch_checks(nodes, env):
@@ -174,7 +176,7 @@ class Gate:
             f"--address={self._own.address}:{self._ports.gcs}",
             f"--out={attempt.preflight}",
             f"--nodes={','.join(nodes)}",
-            f"--env={','.join(self._node.plan.env)}",
+            f"--env={','.join(sorted({n for f in self._facts for n in f.env}))}",
             f"--deadline={left}",
         ]
         return shell.spawn(argv, attempt.logs / "preflight.log", env=env, die_with_parent=True)
@@ -197,12 +199,11 @@ class Gate:
         return gone
 
     def judge(self, nodes: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
-        """Network findings joined to the others; the nodes to run on and the verdict. UnfitNodes
-        when too few.
-        """
+        """The nodes to run on and the verdict of all findings; UnfitNodes when too few are left."""
+        seen = read_json(self._node.attempt.preflight / "env.json") or {}
         raw = read_json(self._node.attempt.preflight / "network.json") or []
         measured = [Measurement.model_validate(m) for m in raw]
-        found = judge_network(measured, self._node.plan.preflight)
+        found = judge_network(measured, self._node.plan.preflight) + judge_seen(self._facts, seen)
         self._findings += found
         self._drop({f.subject: f.message for f in found if f.verdict is Verdict.FAIL})
         report = self._write_report()

@@ -6,19 +6,20 @@ recipes are tuned for often allows a smaller TP), and the GPU's own facts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from slurmmiles.errors import BadInput
 from slurmmiles.flagmerge import as_value, shown
 from slurmmiles.gpus import GpuFacts
-from slurmmiles.layouts import batches_of, memory_of, trainer_of
+from slurmmiles.layouts import Shape, memory_of, shape_of
 from slurmmiles.memory import MemoryFit
-from slurmmiles.models import ModelFacts
+from slurmmiles.planfile import EnvValue
 from slurmmiles.recipe import Recipe
-from slurmmiles.topology import Rollout, Topology
 
 TUNED_FOR_GB = 90.0
 """Recipes are tuned for cards of 80 GB (85.5 of 1e9 bytes); above this is a larger card."""
+MARGIN = 0.95
+"""A hint must leave more than the estimate's own error (memory.terms.TIGHT)."""
 
 
 def fp8_settings(recipe: Recipe) -> list[str]:
@@ -51,6 +52,22 @@ def refuse_fp8(recipe: Recipe, gpu: GpuFacts) -> None:
         )
 
 
+def refuse_expandable(env: Mapping[str, EnvValue]) -> None:
+    """BadInput for expandable segments where trainer and engines take turns on one GPU.
+
+    They break torch_memory_saver's pause and the CUDA IPC of the weight update
+    (torch_memory_saver issue 24, PyTorch issue 130330).
+    """
+    for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
+        entry = env.get(name)
+        if entry and "expandable_segments:true" in entry.value.replace(" ", "").lower():
+            raise BadInput(
+                f"{name}={entry.value} breaks the memory saver of a colocated run",
+                where=f"{entry.origin}, env",
+                fix="remove expandable_segments",
+            )
+
+
 def gpu_notes(gpu: GpuFacts, gpus_per_node: int, *, assumed: bool) -> Iterable[str]:
     """What is only assumed about the card or its node."""
     if assumed:
@@ -62,32 +79,24 @@ def gpu_notes(gpu: GpuFacts, gpus_per_node: int, *, assumed: bool) -> Iterable[s
         )
 
 
-def smaller_tp(
-    recipe: Recipe,
-    model: ModelFacts,
-    gpu: GpuFacts,
-    topology: Topology,
-    rollout: Rollout | None,
-    memory: MemoryFit,
-    ranks: int,
-) -> str | None:
+def smaller_tp(recipe: Recipe, shape: Shape, memory: MemoryFit) -> str | None:
     """A hint where half the tensor parallelism obeys every rule and fits, with its memory."""
-    if gpu.memory_gb < TUNED_FOR_GB or topology.tp == 1:
+    gpu, tp = shape.gpu, shape.topology.tp
+    if gpu is None or gpu.memory_gb < TUNED_FOR_GB or tp == 1 or shape.model is None:
         return None
-    half = topology.tp // 2
-    parallel = recipe.parallel.model_copy(update={"tp": half, "sequence_parallel": None})
+    parallel = recipe.parallel.model_copy(update={"tp": tp // 2, "sequence_parallel": None})
     smaller = recipe.model_copy(update={"parallel": parallel})
     try:
-        other = trainer_of(smaller, model, topology.world_size // ranks, ranks)
-        batches_of(smaller, other)
+        other = shape_of(
+            smaller, shape.model, gpu, nodes=shape.nodes, gpus=shape.gpus, ranks=shape.ranks
+        )
     except BadInput:
         return None
-    fit = memory_of(smaller, model, gpu, other, rollout, ranks=ranks, host_memory_gb=None)
-    train, limit = fit.gpu_phases_gb["train"], memory.gpu_gb["limit"]
-    if train > 0.95 * limit:
+    train, limit = memory_of(smaller, other).gpu_phases_gb["train"], memory.gpu_gb["limit"]
+    if train > MARGIN * limit:
         return None
     return (
-        f"a {gpu.name} has room for parallel.tp={half} (now {topology.tp}): training would take"
+        f"a {gpu.name} has room for parallel.tp={tp // 2} (now {tp}): training would take"
         f" {train:.1f} of {limit:.1f} GB instead of {memory.gpu_phases_gb['train']:.1f}, with"
-        f" {topology.tp // half} times the data parallelism"
+        f" data parallelism {other.topology.dp} instead of {shape.topology.dp}"
     )

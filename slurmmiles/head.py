@@ -52,7 +52,7 @@ class Head:
             head_address=facts.address,
             nodes=self.node.allocation.nodes,
         )
-        env = self.node.ray_env(values)
+        env = self.node.ray_env(facts, values)
         assert self._line is not None
         self._ray = RayNode(
             head_argv(
@@ -89,9 +89,10 @@ class Head:
         address, interface = self._address()
         canary = secrets.token_hex(16)
         write_text(attempt.canary, canary)
-        facts = nodefacts.gather(
+        gathered = nodefacts.gather(
             self.node.name, address=address, interface=interface, floor=floor, port_base=block.base
-        ).model_copy(update={"canary": canary})
+        )
+        facts = self.node.resolved(gathered.model_copy(update={"canary": canary}))
         write_json(attempt.node(self.node.name), facts)
         welcome = {"canary": canary, "head_address": address, "gcs": f"{address}:{block.gcs}"}
         self._line = HeadLine(guard, self.node.token, allocation.nodes[1:], welcome)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import platform
+import tempfile
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -12,6 +12,9 @@ from shutil import which
 from slurmmiles import shell
 from slurmmiles.errors import BadInput
 from slurmmiles.report import Finding, Verdict
+from slurmmiles.site import Site
+from slurmmiles.sitecheck import judge_site
+from slurmmiles.siteinit import look
 from slurmmiles.submit import refuse_node_local
 
 SLURM_TOOLS = ("sbatch", "srun", "squeue", "scontrol", "scancel")
@@ -21,9 +24,11 @@ GPU = ("transformer-engine", "flash-attn")
 ASK_S = 10.0
 
 
-def examine(runs: Path) -> Iterator[Finding]:
-    """Findings about Slurm, the run directory, containers and packages."""
+def examine(runs: Path, site: Site | None = None) -> Iterator[Finding]:
+    """Findings about Slurm, the site file, the run directory, containers and packages."""
     yield from _slurm()
+    if site is not None:
+        yield from judge_site(site, look())
     yield from _run_directory(runs)
     yield from _containers()
     yield from _packages()
@@ -65,7 +70,7 @@ def _slurm() -> Iterator[Finding]:
 
 def _run_directory(runs: Path) -> Iterator[Finding]:
     parent = next(p for p in (runs, *runs.parents) if p.exists())
-    if not os.access(parent, os.W_OK | os.X_OK):
+    if not _can_write(parent):
         yield Finding(
             code="runs_writable",
             verdict=Verdict.FAIL,
@@ -94,6 +99,16 @@ def _run_directory(runs: Path) -> Iterator[Finding]:
             " shared"
         ),
     )
+
+
+def _can_write(folder: Path) -> bool:
+    """By doing it: permissions alone say nothing on a read-only or full filesystem."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"x")
+    except OSError:
+        return False
+    return True
 
 
 def _containers() -> Iterator[Finding]:

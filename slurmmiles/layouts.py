@@ -2,15 +2,46 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from slurmmiles import topology as layout
 from slurmmiles.errors import BadInput
 from slurmmiles.gpus import GpuFacts
 from slurmmiles.memory import MemoryFit, OptimizerMemory, fit
 from slurmmiles.models import ModelFacts
 from slurmmiles.recipe import Recipe
-from slurmmiles.topology import Rollout, Topology
+from slurmmiles.topology import Reach, Rollout, Topology, traffic
 
 TRAINED = ("native", "train", "script")  # the entries that train a model, and so need its facts
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What runs on how many of which GPUs; `ranks` are those of one node, `gpus` 0 on CPUs."""
+
+    model: ModelFacts | None
+    gpu: GpuFacts | None
+    nodes: int
+    gpus: int
+    ranks: int
+    topology: Topology
+    rollout: Rollout | None
+
+
+def shape_of(
+    recipe: Recipe,
+    model: ModelFacts | None,
+    gpu: GpuFacts | None,
+    *,
+    nodes: int,
+    gpus: int,
+    ranks: int,
+) -> Shape:
+    """The layout that the recipe asks for on CPUs or on `gpus` a node; BadInput with every broken
+    rule.
+    """
+    topology, rollout = layout_of(recipe, model, nodes, ranks)
+    return Shape(model, gpu if gpus else None, nodes, gpus, ranks, topology, rollout)
 
 
 def layout_of(
@@ -87,24 +118,15 @@ def micro_batch_tokens(recipe: Recipe) -> int:
     return a.max_tokens_per_gpu or a.micro_batch_size * row_tokens(recipe)
 
 
-def memory_of(
-    recipe: Recipe,
-    model: ModelFacts | None,
-    gpu: GpuFacts | None,
-    topology: Topology,
-    rollout: Rollout | None,
-    *,
-    ranks: int,
-    host_memory_gb: float | None,
-) -> MemoryFit:
+def memory_of(recipe: Recipe, shape: Shape, host_memory_gb: float | None = None) -> MemoryFit:
     """Whether trainer and rollout fit on the GPU and in the host's memory."""
     o, a = recipe.optimizer, recipe.algorithm
     return fit(
-        model=model,
-        topology=topology,
-        rollout=rollout,
-        gpu=gpu,
-        gpus_per_node=ranks,
+        model=shape.model,
+        topology=shape.topology,
+        rollout=shape.rollout,
+        gpu=shape.gpu,
+        gpus_per_node=shape.ranks,
         host_memory_gb=host_memory_gb,
         optimizer=OptimizerMemory(
             cpu_offload_fraction=o.cpu_offload, precision_aware=o.precision_aware
@@ -113,5 +135,11 @@ def memory_of(
         max_tokens_per_gpu=micro_batch_tokens(recipe),
         log_probs_chunk_size=a.log_probs_chunk_size,
         mem_fraction=recipe.rollout.mem_fraction,
-        param_bytes=2 if gpu else 4,  # the CPU path of the native trainer is fp32
+        param_bytes=2 if shape.gpus else 4,  # the CPU path of the native trainer is fp32
     )
+
+
+def traffic_of(shape: Shape) -> dict[str, Reach]:
+    """How far each kind of communication reaches; a block is the nodes of one engine."""
+    block = shape.rollout.nodes_per_engine if shape.rollout else 1
+    return traffic(shape.topology, shape.ranks, block)

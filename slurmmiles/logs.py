@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from slurmmiles.errors import BadInput, did_you_mean
 from slurmmiles.job import Job
 
 POLL_S = 0.5
+CHUNK = 1 << 20
 
 
 def log_files(job: Job, node: str | None) -> list[Path]:
@@ -46,8 +48,9 @@ def follow(paths: list[Path], job: Job, following: bool) -> Iterator[str]:
     while True:
         ended = not following or job.status().ended
         for path in paths:
-            text, offsets[path] = _read_from(path, offsets[path])
-            if text:
+            text = "more"
+            while text:
+                text, offsets[path] = _read_from(path, offsets[path])
                 yield text
         if ended:
             return
@@ -58,7 +61,9 @@ def _read_from(path: Path, offset: int) -> tuple[str, int]:
     try:
         with path.open("rb") as file:
             file.seek(offset)
-            data = file.read()
+            data = file.read(CHUNK)
     except OSError:
         return "", offset
-    return data.decode(errors="replace"), offset + len(data)
+    # A character whose last bytes are not there yet is left for the next time.
+    text, used = codecs.utf_8_decode(data, "replace", False)
+    return text, offset + used

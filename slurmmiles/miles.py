@@ -14,13 +14,12 @@ from dataclasses import dataclass
 
 from slurmmiles.errors import BadInput
 from slurmmiles.flagmerge import Merged, as_value, merged
-from slurmmiles.gpus import GpuFacts
+from slurmmiles.layouts import Shape
 from slurmmiles.miles_flags import Flag, Value, model_flags, section_flags
 from slurmmiles.models import ModelFacts
 from slurmmiles.parameters import count_parameters
-from slurmmiles.planfile import Difference
+from slurmmiles.planfile import Difference, EnvValue
 from slurmmiles.recipe import FlagValue, Recipe
-from slurmmiles.topology import Rollout, Topology
 
 FIRST_WAIT_S = 600
 """Seconds until a rollout engine's first health check where first kernels compile for minutes:
@@ -42,11 +41,7 @@ class Ask:
 
     recipe: Recipe
     model: ModelFacts
-    topology: Topology
-    rollout: Rollout | None
-    nodes: int
-    gpus_per_node: int
-    gpu: GpuFacts | None
+    shape: Shape
     checkpoints: str
     wandb: bool = False
     """A key is in the environment, where it stays."""
@@ -75,11 +70,18 @@ def script_command(ask: Ask, *, megatron: bool) -> Command:
     recipe = ask.recipe
     _refuse_script(ask)
     merged_flags, differs = _flags(ask)
+    for part in merged_flags.differs:
+        if part.ours is None:
+            raise BadInput(
+                f"{recipe.driver.script} passes {part.flag} itself, so it cannot be left out",
+                where=f"flags.{part.flag}",
+                fix="use entry: train",
+            )
     models, _, name = (recipe.model.hf_checkpoint or "").rpartition("/")
     options = (
         ("--model-name", name),
-        ("--num-nodes", str(ask.nodes)),
-        ("--num-gpus-per-node", str(ask.gpus_per_node)),
+        ("--num-nodes", str(ask.shape.nodes)),
+        ("--num-gpus-per-node", str(ask.shape.gpus)),
         ("--model-dir", models),
         ("--data-dir", "{data}"),
         ("--output-dir", "{run_dir}"),
@@ -119,20 +121,18 @@ def _flags(ask: Ask) -> tuple[Merged, tuple[Difference, ...]]:
             where="model.hf_checkpoint",
             fix="give a path, such as {models}/NAME",
         )
-    if ask.rollout is not None and recipe.data.prompt_data is None:
+    if ask.shape.rollout is not None and recipe.data.prompt_data is None:
         raise BadInput(
             f"entry {recipe.driver.entry} needs prompts",
             where="data.prompt_data",
             fix="give a jsonl file, such as {data}/NAME.jsonl",
         )
     checkpoint, given, differs = _checkpoint(ask, dict(recipe.flags))
-    found = section_flags(
-        recipe, ask.topology, ask.rollout, nodes=ask.nodes, gpus_per_node=ask.gpus_per_node
-    )
+    found = section_flags(recipe, ask.shape)
     merge = merged(model_flags(ask.model), [*checkpoint, *found], given)
     added, reasons = _added(ask, merge)
     others = (*merge.others, *added)
-    return Merged(merge.facts, others, ()), (*differs, *merge.differs, *reasons)
+    return Merged(merge.facts, others, merge.differs), (*differs, *merge.differs, *reasons)
 
 
 def is_resumable(recipe: Recipe) -> bool:
@@ -198,9 +198,10 @@ def _added(ask: Ask, merge: Merged) -> tuple[list[tuple[str, Value]], list[Diffe
     names = {name for name, _ in merge.others}
     added: list[tuple[str, Value]] = []
     differs: list[Difference] = []
-    if ask.gpu and ask.gpu.first_kernels_slow and ask.rollout and FIRST_WAIT not in names:
+    gpu = ask.shape.gpu
+    if gpu and gpu.first_kernels_slow and ask.shape.rollout and FIRST_WAIT not in names:
         added.append((FIRST_WAIT, str(FIRST_WAIT_S)))
-        why = f"the first kernels of a {ask.gpu.name} compile for minutes"
+        why = f"the first kernels of a {gpu.name} compile for minutes"
         differs.append(_different(FIRST_WAIT, "0 (default)", str(FIRST_WAIT_S), why))
     if ask.wandb and "--use-wandb" not in names:
         project = ask.recipe.name
@@ -235,3 +236,10 @@ def _refuse_script(ask: Ask) -> None:
             where="driver.entry",
             fix="use entry: train, or resume: off",
         )
+
+
+def miles_env(*, megatron: bool) -> dict[str, EnvValue]:
+    """Where Ray's workers import miles from; Ray fills in `${PYTHONPATH}` on each node."""
+    roots = ("{miles}", *(("{megatron}",) if megatron else ()), "${PYTHONPATH}")
+    why = "Ray's workers import miles and Megatron-LM from here"
+    return {"PYTHONPATH": EnvValue(value=":".join(roots), origin="default", why=why)}

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from slurmmiles.layouts import Shape
 from slurmmiles.models import ModelFacts
 from slurmmiles.recipe import Recipe
 from slurmmiles.topology import Rollout, Topology
@@ -59,24 +60,18 @@ def model_flags(model: ModelFacts) -> list[Flag]:
     ]
 
 
-def section_flags(
-    recipe: Recipe,
-    topology: Topology,
-    rollout: Rollout | None,
-    *,
-    nodes: int,
-    gpus_per_node: int,
-) -> list[Flag]:
+def section_flags(recipe: Recipe, shape: Shape) -> list[Flag]:
     """Every flag that the sections decide, except those of the model and of checkpoints."""
+    rollout = shape.rollout
     return [
         *_data(recipe),
         *_batches(recipe, rollout),
-        *_parallel(recipe, topology),
+        *_parallel(recipe, shape.topology),
         *_recompute(recipe),
         *_algorithm(recipe),
         *_optimizer(recipe),
         *(_engines(recipe, rollout) if rollout else ()),
-        *_job(rollout, nodes, gpus_per_node),
+        *_job(rollout, shape.nodes, shape.gpus),
     ]
 
 

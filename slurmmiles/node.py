@@ -16,22 +16,30 @@ from types import FrameType
 from slurmmiles import ray_cluster
 from slurmmiles.allocation import Allocation
 from slurmmiles.errors import RunTimedOut
+from slurmmiles.fabric import needs_plugin, node_env_of
+from slurmmiles.jsonfile import write_json
+from slurmmiles.netlibs import net_plugins
+from slurmmiles.nics import NodeNics
 from slurmmiles.nodeenv import no_proxy, node_env
-from slurmmiles.planfile import Plan
+from slurmmiles.nodefacts import NodeFacts
+from slurmmiles.planfile import Plan, filled
 from slurmmiles.rundir import Attempt, RunDir
 
 log = logging.getLogger(__name__)
 
 
 class StopSignal:
-    """Remembers the first SIGTERM or SIGINT; head and worker ask it between two steps."""
+    """Remembers the first SIGTERM, SIGINT or SIGUSR2; head and worker ask it between two steps.
+
+    SIGUSR2 is the early warning of a preemption or the time limit (submitit's convention).
+    """
 
     def __init__(self) -> None:
         self.name = ""
 
     def install(self) -> None:
-        """Take over the signals of this process. submitit's own handler would ignore SIGTERM."""
-        for number in (signal.SIGTERM, signal.SIGINT):
+        """Take over from submitit, which ignores SIGTERM and exits in the middle on SIGUSR2."""
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
             signal.signal(number, self._remember)
 
     def _remember(self, number: int, _frame: FrameType | None) -> None:
@@ -83,8 +91,34 @@ class Node:
             "no_proxy": no_proxy(self.inherited, nodes, (head_address, address)),
         }
 
-    def ray_env(self, values: Mapping[str, str]) -> dict[str, str]:
-        return node_env(self.inherited, self.plan.env, values, ray_cluster.ray_env(self.run.token))
+    def resolved(self, facts: NodeFacts) -> NodeFacts:
+        """The facts with this node's own environment and what speaks against the node in it."""
+        fabric, nics = self.plan.fabric, facts.nics or NodeNics(nics=())
+        plugins: dict[str, str] = {}
+        if needs_plugin(fabric, nics.fabric):
+            libraries = {n: e.value for n, e in self.plan.env.items() if n == "LD_LIBRARY_PATH"}
+            plugins = net_plugins({**self.inherited, **libraries})
+        mine = node_env_of(
+            self.name,
+            self.plan.env,
+            fabric,
+            nics,
+            inherited=self.inherited,
+            plugins=plugins,
+            gpu=self.plan.gpu or "",
+        )
+        return facts.model_copy(
+            update={"fabric": mine.kind, "env": mine.table, "findings": mine.findings}
+        )
+
+    def ray_env(self, facts: NodeFacts, values: Mapping[str, str]) -> dict[str, str]:
+        """What this node's Ray processes start with; its table is left in nodes/NODE.env.json."""
+        table = {
+            name: entry.model_copy(update={"value": str(filled(entry.value, values))})
+            for name, entry in facts.env.items()
+        }
+        write_json(self.attempt.node_env(self.name), {n: e.model_dump() for n, e in table.items()})
+        return node_env(self.inherited, table, values, ray_cluster.ray_env(self.run.token))
 
 
 def log_to(path: Path, node: str) -> None:

@@ -10,9 +10,14 @@ import socket
 from pathlib import Path
 
 import psutil
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
+from slurmmiles.nics import NodeNics
+from slurmmiles.planfile import EnvValue
 from slurmmiles.ports import DEFAULT_FLOOR, PortBlock, candidates
+from slurmmiles.report import Finding
+from slurmmiles.sysfs import read_node
+from slurmmiles.systree import DiskTree
 
 EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
@@ -41,6 +46,14 @@ class NodeFacts(BaseModel):
     canary: str | None = None
     """What this node read from the head's canary file; None when it was not there."""
     canary_error: str = ""
+    nics: NodeNics | None = None
+    """Its network ports and GPUs, from the kernel's files."""
+    fabric: str = ""
+    """The kind of network that its environment was resolved for."""
+    env: dict[str, EnvValue] = Field(default_factory=dict)
+    """What its Ray processes are started with, beyond what they inherit."""
+    findings: tuple[Finding, ...] = ()
+    """What speaks against it in the run's environment."""
 
 
 def ephemeral_floor() -> int:
@@ -72,7 +85,7 @@ def resolve(name: str) -> tuple[str, ...]:
     """The IPv4 addresses of `name`, in the resolver's order; empty when it does not resolve."""
     try:
         infos = socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)
-    except OSError:
+    except (OSError, UnicodeError):  # the latter for a label of more than 63 characters
         return ()
     return tuple(dict.fromkeys(str(info[4][0]) for info in infos))
 
@@ -169,4 +182,5 @@ def gather(node: str, *, address: str, interface: str, floor: int, port_base: in
         shm_bytes=_shm_bytes(),
         limits=_limits(),
         gpus=_gpu_count(),
+        nics=read_node(DiskTree()),
     )

@@ -8,26 +8,33 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import ceil, gcd
-from typing import Literal
 
 from slurmmiles.drivers import MILES, driver_plan, miles_driver, trainer_config
+from slurmmiles.economics import gpu_hours, usd
 from slurmmiles.errors import BadInput
-from slurmmiles.fabric import OURS, resolve_env
-from slurmmiles.gpu_rules import refuse_fp8
+from slurmmiles.containers import step_python
+from slurmmiles.fabric import fabric_notes, network_env, with_job_env, with_real_timeout
+from slurmmiles.gpu_rules import refuse_expandable, refuse_fp8
 from slurmmiles.gpus import GpuFacts
-from slurmmiles.layouts import layout_of, memory_of
+from slurmmiles.layouts import Shape, memory_of, shape_of, traffic_of
 from slurmmiles.miles import Ask
 from slurmmiles.models import ModelFacts
-from slurmmiles.openrun import OpenRun, open_driver
+from slurmmiles.openrun import OpenRun, open_driver, refuse_other_size
 from slurmmiles.paths import expanded, known_paths, missing_paths
 from slurmmiles.planfile import (
-    Cost, Difference, DriverPlan, EnvValue, Missing, Plan, PreflightPlan, RayPlan,
+    Cost,
+    Difference,
+    DriverPlan,
+    EnvValue,
+    Missing,
+    Plan,
+    PreflightPlan,
+    RayPlan,
 )
 from slurmmiles.plannotes import notes_of
 from slurmmiles.recipe import MAX_GPUS_PER_NODE, Recipe
-from slurmmiles.request import slurm_request, wall_seconds
+from slurmmiles.request import own_size, slurm_request, still_asked, wall_seconds
 from slurmmiles.site import Site
-from slurmmiles.topology import Rollout, Topology, traffic
 
 MAX_NODES = 8192
 CPU_OBJECT_STORE_BYTES = 200_000_000  # a few million parameters, on a laptop's /dev/shm
@@ -62,62 +69,100 @@ def make_plan(
 
     `run` is the run block of an OpenRecipes file, for entry openrecipes.
     """
-    nodes = _node_count(recipe, request)
-    gpus = _gpus_per_node(recipe, site, request)
+    recipe = with_real_timeout(recipe, site, request.environ)
+    nodes, gpus = sizes_of(recipe, site, request)
+    if run:
+        refuse_other_size(recipe, nodes, gpus)
     ranks = _ranks_per_node(recipe, nodes, gpus)
-    card = gpu if gpus else None
-    if card:
-        refuse_fp8(recipe, card)
-    topology, rollout = layout_of(recipe, model, nodes, ranks)
-    _refuse_our_env(recipe, site)
-    device: Literal["gpu", "cpu"] = "gpu" if gpus else "cpu"
-    env = resolve_env(recipe, site, device=device, user=request.user_env)
+    shape = shape_of(recipe, model, gpu, nodes=nodes, gpus=gpus, ranks=ranks)
+    if shape.gpu:
+        refuse_fp8(recipe, shape.gpu)
     known = known_paths(recipe, site, request.variables, request.environ)
-    checkpoints = recipe.checkpoint.dir or "{run_dir}/checkpoints"
-    driver, env, differs, missing = _driver(
-        Asked(recipe, request, model, card, topology, rollout, nodes, gpus, checkpoints, run),
-        known,
-        env,
-    )
-    memory = memory_of(
-        recipe, model, card, topology, rollout, ranks=ranks, host_memory_gb=site.host_memory_gb
-    )
-    trainer = trainer_config(
-        recipe, model, topology, rollout, nodes=nodes, ranks=ranks, device=device
-    )
+    fabric, env = network_env(recipe, site, shape, request.user_env, request.environ)
+    command = _command(recipe, request, shape, known, run, env)
+    asked = () if request.local else still_asked(recipe, site, shape, request.gpu_assumed)
+    missing = (*asked, *command.missing)
+    memory = memory_of(recipe, shape, site.host_memory_gb)
     return Plan(
         recipe=recipe.name,
         description=recipe.description,
         site=site.name,
-        device=device,
+        device="gpu" if gpus else "cpu",
         nodes=nodes,
         spares=request.spares,
         gpus_per_node=gpus,
         ranks_per_node=ranks,
-        topology=topology,
-        rollout=rollout,
+        topology=shape.topology,
+        rollout=shape.rollout,
         memory=memory,
-        env=env,
-        driver=driver,
-        trainer=trainer,
+        env=command.env,
+        driver=with_job_env(command.driver, command.env),
+        trainer=trainer_config(recipe, shape),
         ray=_ray(recipe, gpus, ranks),
         preflight=_preflight(recipe, gpus),
         slurm=slurm_request(recipe, site, nodes=nodes + request.spares, gpus_per_node=gpus),
         cost=_cost(recipe, site, nodes + request.spares, gpus),
         interface=site.interface,
+        fabric=fabric,
         scratch=site.scratch,
-        python=site.python or "",
-        checkpoints=expanded(checkpoints, known),
-        gpu=card.name if card else None,
-        traffic=traffic(topology, ranks, rollout.nodes_per_engine if rollout else 1),
-        differs_from_miles=differs,
+        python=step_python(recipe, site),
+        checkpoints=expanded(_checkpoints(recipe), known),
+        gpu=shape.gpu.name if shape.gpu else None,
+        traffic=traffic_of(shape),
+        differs_from_miles=command.differs,
         missing=missing,
-        notes=(),
+        notes=(
+            *notes_of(recipe, shape, memory, missing, run, assumed=request.gpu_assumed),
+            *fabric_notes(command.env, fabric, shape),
+        ),
     )
 
 
-def _node_count(recipe: Recipe, request: Request) -> int:
-    nodes = recipe.slurm.nodes if request.nodes is None else request.nodes
+@dataclass(frozen=True, slots=True)
+class _Command:
+    """The driver, the environment of all nodes, and what is said about them."""
+
+    driver: DriverPlan
+    env: dict[str, EnvValue]
+    missing: tuple[Missing, ...] = ()
+    differs: tuple[Difference, ...] = ()
+
+
+def _command(
+    recipe: Recipe,
+    request: Request,
+    shape: Shape,
+    known: Mapping[str, str],
+    run: OpenRun | None,
+    env: dict[str, EnvValue],
+) -> _Command:
+    checkpoints = _checkpoints(recipe)
+    if run is not None:
+        return _Command(*open_driver(run, known, request.variables, request.environ, env))
+    if recipe.driver.entry in MILES and shape.model is not None:
+        if shape.rollout:
+            refuse_expandable(env)
+        wandb = bool(request.environ.get("WANDB_API_KEY"))
+        ask = Ask(recipe, shape.model, shape, checkpoints, wandb)
+        driver, differs = miles_driver(ask, known, env)
+        return _Command(driver, env, missing_paths([*driver.argv, checkpoints]), differs)
+    driver = driver_plan(recipe, nodes=shape.nodes, gpus_per_node=shape.gpus)
+    return _Command(driver, env, missing_paths([checkpoints]))
+
+
+def _checkpoints(recipe: Recipe) -> str:
+    return recipe.checkpoint.dir or "{run_dir}/checkpoints"
+
+
+def sizes_of(recipe: Recipe, site: Site, request: Request) -> tuple[int, int]:
+    """Nodes and GPUs of each; BadInput for numbers that no site has."""
+    return _node_count(recipe, site, request), _gpus_per_node(recipe, site, request)
+
+
+def _node_count(recipe: Recipe, site: Site, request: Request) -> int:
+    nodes = request.nodes
+    if nodes is None:
+        nodes = own_size(recipe, site)[0] if request.gpus_per_node is None else recipe.slurm.nodes
     if not 1 <= nodes <= MAX_NODES:
         raise BadInput(
             f"{nodes} nodes were asked for", where="--nodes", fix=f"give 1 to {MAX_NODES}"
@@ -136,7 +181,7 @@ def _node_count(recipe: Recipe, request: Request) -> int:
 def _gpus_per_node(recipe: Recipe, site: Site, request: Request) -> int:
     asked = request.gpus_per_node
     if asked is None:
-        return recipe.slurm.gpus_per_node
+        return own_size(recipe, site)[1]
     if not 0 <= asked <= MAX_GPUS_PER_NODE:
         raise BadInput(
             f"{asked} GPUs per node were asked for",
@@ -168,14 +213,6 @@ def _ranks_per_node(recipe: Recipe, nodes: int, gpus: int) -> int:
     return step * ceil(2 * cell / (nodes * step))
 
 
-def _refuse_our_env(recipe: Recipe, site: Site) -> None:
-    for where, env in ((f"recipe {recipe.name}", recipe.env), (f"site {site.name}", site.env)):
-        for name in sorted(OURS & set(env)):
-            raise BadInput(
-                f"{name} is set by the agent on every node", where=f"{where}, env", fix="remove it"
-            )
-
-
 def _ray(recipe: Recipe, gpus: int, ranks: int) -> RayPlan:
     """On CPUs Ray counts slots, not cores: each rank and each engine of a node needs one, whatever
     nproc says.
@@ -202,6 +239,8 @@ def _preflight(recipe: Recipe, gpus: int) -> PreflightPlan:
 
 
 def _cost(recipe: Recipe, site: Site, nodes: int, gpus: int) -> Cost:
-    hours = nodes * gpus * wall_seconds(recipe.slurm.time) / 3600
-    price = site.usd_per_gpu_hour
-    return Cost(gpu_hours=round(hours, 3), usd=None if price is None else round(hours * price, 2))
+    """All GPUs until the time limit; the site's price, else the recipe's."""
+    hours = gpu_hours(nodes * gpus, wall_seconds(recipe.slurm.time))
+    price = recipe.usd_per_gpu_hour if site.usd_per_gpu_hour is None else site.usd_per_gpu_hour
+    total = usd(hours, price)
+    return Cost(gpu_hours=round(hours, 3), usd=None if total is None else round(total, 2))

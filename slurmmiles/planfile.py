@@ -66,6 +66,16 @@ class PreflightPlan(Part):
     memlock_unlimited: bool
 
 
+class ContainerPlan(Part):
+    """The container of the step: `options` are the runtime's words, in order, with {runs} for the
+    directory of runs.
+    """
+
+    runtime: str
+    image: str
+    options: tuple[str, ...]
+
+
 class SlurmPlan(Part):
     """The request: `directives` are the `#SBATCH --NAME[=VALUE]` lines, in order."""
 
@@ -73,6 +83,21 @@ class SlurmPlan(Part):
     srun_args: tuple[str, ...]
     setup: tuple[str, ...]
     time_s: int
+    template: str = "base"
+    venv: str = ""
+    container: ContainerPlan | None = None
+
+
+class FabricPlan(Part):
+    """What each node needs to resolve its own network environment; kind `auto`: as it finds."""
+
+    kind: str = "auto"
+    multi_node: bool = False
+    traffic_class: int | None = None
+    rdzv_get_disabled: bool = False
+    deepep: bool = False
+    """Whether the driver uses DeepEP, whose NVSHMEM transport needs mlx5."""
+    colocate: bool = False
 
 
 class Cost(Part):
@@ -124,6 +149,7 @@ class Plan(Part):
     slurm: SlurmPlan
     cost: Cost
     interface: str | None
+    fabric: FabricPlan = FabricPlan()
     scratch: str
     python: str
     checkpoints: str

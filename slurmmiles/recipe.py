@@ -194,6 +194,8 @@ class Slurm(Section):
     constraint: Line | None = None
     reservation: Line | None = None
     exclude: Line | None = None
+    image: Line | None = None
+    """The container image, in place of the site's."""
     extra: dict[str, Line | int | bool] = Field(default_factory=dict)
 
 

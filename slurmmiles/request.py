@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import shlex
 
+from slurmmiles.containers import container_plan, template_of
 from slurmmiles.errors import BadInput
-from slurmmiles.planfile import SlurmPlan
+from slurmmiles.layouts import Shape
+from slurmmiles.planfile import Missing, SlurmPlan
 from slurmmiles.recipe import Recipe
 from slurmmiles.site import Site
 
@@ -56,22 +59,78 @@ def slurm_request(recipe: Recipe, site: Site, *, nodes: int, gpus_per_node: int)
         "partition": s.partition or site.partition or False,
         "account": s.account or site.account or False,
         "qos": s.qos or site.qos or False,
-        "constraint": s.constraint or False,
+        "constraint": s.constraint or site.constraint or False,
         "reservation": s.reservation or False,
         "exclude": s.exclude or False,
+        "network": site.network or False,
         "open-mode": "append",
+        **_gpu_request(site, gpus_per_node),
     }
-    if gpus_per_node:
-        kind, value = ("gres", f"gpu:{gpus_per_node}") if site.gpu_request == "gres" else ("", "")
-        wanted[kind or "gpus-per-node"] = value or str(gpus_per_node)
     for name, extra in {**site.extra, **s.extra}.items():
         wanted[name] = None if extra is True else False if extra is False else str(extra)
     return SlurmPlan(
         directives=tuple((k, v) for k, v in wanted.items() if not isinstance(v, bool)),
         srun_args=_srun_args(site, cpus),
-        setup=tuple(site.setup),
+        setup=(*(f"module load {shlex.quote(m)}" for m in site.modules), *site.setup),
         time_s=wall_seconds(s.time),
+        template=template_of(recipe, site),
+        venv=site.venv or "",
+        container=container_plan(recipe, site, gpus=gpus_per_node),
     )
+
+
+def _gpu_request(site: Site, gpus: int) -> dict[str, str | None | bool]:
+    """As this Slurm wants it; a site that hands out whole nodes may refuse any option for GPUs."""
+    if not gpus or site.gpu_request == "none":
+        return {}
+    return {"gres": f"gpu:{gpus}"} if site.gpu_request == "gres" else {"gpus-per-node": str(gpus)}
+
+
+def own_size(recipe: Recipe, site: Site) -> tuple[int, int]:
+    """The recipe's nodes and GPUs of each; on a site of smaller nodes as many GPUs on more nodes.
+
+    BadInput when they do not come out even.
+    """
+    nodes, gpus, have = recipe.slurm.nodes, recipe.slurm.gpus_per_node, site.gpus_per_node
+    if have is None or gpus <= have:
+        return nodes, gpus
+    if have == 0 or nodes * gpus % have:
+        raise BadInput(
+            f"recipe {recipe.name!r} is for {nodes} x {gpus} GPUs, and a node of site"
+            f" {site.name!r} has {have}",
+            where="slurm.gpus_per_node",
+            fix="give --nodes and --gpus-per-node",
+        )
+    return nodes * gpus // have, have
+
+
+def still_asked(recipe: Recipe, site: Site, shape: Shape, gpu_assumed: bool) -> tuple[Missing, ...]:
+    """What the site asks for and nobody has given, each with how to give it.
+
+    The kind of GPU matters only to a run on GPUs, the network's traffic class to several nodes.
+    """
+    s, image = recipe.slurm, site.container.image if site.container else None
+    roce = site.traffic_class, recipe.env.get("NCCL_IB_TC"), site.env.get("NCCL_IB_TC")
+    given: dict[str, object] = {
+        "account": s.account or site.account,
+        "partition": s.partition or site.partition,
+        "qos": s.qos or site.qos,
+        "constraint": s.constraint or site.constraint,
+        "image": s.image or image,
+        "gpu": None if gpu_assumed and shape.gpus else "known",
+        "traffic_class": (
+            next((v for v in roce if v is not None), None) if shape.gpus and shape.nodes > 1 else 0
+        ),
+    }
+    return tuple(Missing(name=key, fix=_how(key, site)) for key in site.ask if given[key] is None)
+
+
+def _how(key: str, site: Site) -> str:
+    line = f"container.{key}" if key == "image" else key
+    asking = f" ({site.file} asks for it)" if site.file else ""
+    own = f"`{line}` in a site file of yours that extends {site.name}{asking}"
+    option = {"gpu": "--gpu KIND", "traffic_class": ""}.get(key, f"--set slurm.{key}=VALUE")
+    return f"give {option}, or {own}" if option else f"give {own}"
 
 
 def _srun_args(site: Site, cpus: int | None) -> tuple[str, ...]:
@@ -88,6 +147,7 @@ def _srun_args(site: Site, cpus: int | None) -> tuple[str, ...]:
         f"--wait={STEP_WAIT_S}",
         "--unbuffered",
         "--label",
+        *((f"--mpi={site.mpi}",) if site.mpi else ()),
         *site.srun_args,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from enum import Enum
 from typing import Any
 
@@ -68,20 +69,25 @@ class Progress(BaseModel):
 
 
 def summarise(records: list[dict[str, Any]]) -> dict[str, Any]:
-    """The last record of metrics.jsonl, with the run's rise of reward and its worst log-prob
-    difference.
+    """The last record of metrics.jsonl, with the run's rise of reward and worst log-prob difference.
 
-    `reward_first` and `reward_last` are means over the first and the last five records.
+    `reward_first` and `reward_last` are means over the first and the last five records that have
+    one. NaN is the worst difference. The driver writes the file: what is no number is left out.
     """
     if not records:
         return {}
     summary = dict(records[-1])
-    rewards = [float(r["reward_mean"]) for r in records if "reward_mean" in r]
+    rewards = _numbers(records, "reward_mean")
     if rewards:
         head, tail = rewards[:5], rewards[-5:]
         summary["reward_first"] = sum(head) / len(head)
         summary["reward_last"] = sum(tail) / len(tail)
-    differences = [float(r["logprob_diff"]) for r in records if "logprob_diff" in r]
+    differences = _numbers(records, "logprob_diff")
     if differences:
-        summary["logprob_diff_max"] = max(differences)
+        summary["logprob_diff_max"] = max(differences, key=lambda d: math.inf if d != d else d)
     return summary
+
+
+def _numbers(records: list[dict[str, Any]], key: str) -> list[float]:
+    values = [r.get(key) for r in records]
+    return [float(v) for v in values if isinstance(v, (int, float)) and not isinstance(v, bool)]

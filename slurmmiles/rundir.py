@@ -47,6 +47,10 @@ class Attempt:
     def node(self, node: str) -> Path:
         return self.nodes / f"{node}.json"
 
+    def node_env(self, node: str) -> Path:
+        """The environment of the node's Ray processes: NAME to value, origin and reason."""
+        return self.nodes / f"{node}.env.json"
+
     @property
     def preflight(self) -> Path:
         return self.path / "preflight"

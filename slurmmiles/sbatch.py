@@ -9,41 +9,75 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateNotFound
+from jinja2.exceptions import TemplateError, TemplateSyntaxError
 
+from slurmmiles.containers import RUNS
+from slurmmiles.errors import BadInput, did_you_mean
 from slurmmiles.planfile import Plan, SlurmPlan
 
 INLINE_PLAN = "SLURMMILES_PLAN"
+ENDING = ".sbatch.j2"
 SAFE_EXPANSIONS = frozenset({"$SLURM_CPUS_ON_NODE"})
 MAX_PLAN_BYTES = 16_000_000  # unpacked; a plan of 8192 nodes has less than a tenth of it
 
 
 def render(
     plan: Plan,
-    templates: Path,
+    templates: Path | Sequence[Path],
     *,
     command: str,
     output: str,
     exports: Sequence[str] = (),
-    template: str = "base.sbatch.j2",
+    runs: str = "",
 ) -> str:
-    """The script of `plan`; `command` is the step's shell text, `output` Slurm's log pattern."""
+    """The script of `plan`; `command` is the step's shell text, `output` Slurm's log pattern.
+
+    `templates` are folders, the first one that has the plan's template wins; `runs` is the
+    directory of runs, for a container's mounts. BadInput for a template that is not there or wrong.
+    """
+    folders = [templates] if isinstance(templates, Path) else list(templates)
     environment = Environment(
-        loader=FileSystemLoader(templates),
+        loader=FileSystemLoader(folders),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
         autoescape=False,  # this is shell, not HTML: each value below is quoted by shlex
     )
-    return environment.get_template(template).render(
-        title=f"slurmmiles: {plan.recipe} on {plan.allocated_nodes} node(s), site {plan.site}",
-        directives=[*_directives(plan.slurm), f"--output={_directive_value(output)}"],
-        setup=plan.slurm.setup,
-        exports=list(exports),
-        srun_args=" ".join(_word(arg) for arg in plan.slurm.srun_args),
-        command=command,
-    )
+    box, name = plan.slurm.container, plan.slurm.template
+    options = [word.replace(RUNS, runs) for word in (box.options if box else ())]
+    try:
+        return environment.get_template(f"{name}{ENDING}").render(
+            title=f"slurmmiles: {plan.recipe} on {plan.allocated_nodes} node(s), site {plan.site}",
+            directives=[*_directives(plan.slurm), f"--output={_directive_value(output)}"],
+            setup=plan.slurm.setup,
+            venv=shlex.quote(plan.slurm.venv),
+            exports=list(exports),
+            srun_args=" ".join(_word(arg) for arg in plan.slurm.srun_args),
+            image=shlex.quote(box.image) if box else "",
+            container_options="".join(f" {shlex.quote(word)}" for word in options),
+            command=command,
+        )
+    except TemplateError as error:
+        raise _template_fault(error, name, environment, folders) from error
+
+
+def _template_fault(
+    error: TemplateError, name: str, environment: Environment, folders: Sequence[Path]
+) -> BadInput:
+    where = f"template {name}"
+    if isinstance(error, TemplateNotFound):
+        known = [t.removesuffix(ENDING) for t in environment.list_templates() if t.endswith(ENDING)]
+        looked = ", ".join(map(str, folders))
+        return BadInput(
+            f"there is no template {error.name!r} in {looked}",
+            where=where,
+            fix=did_you_mean(str(error.name).removesuffix(ENDING), known),
+        )
+    if isinstance(error, TemplateSyntaxError):
+        where = f"{error.filename or name}:{error.lineno}"
+    return BadInput(f"the template is wrong: {error.message}", where=where, fix="mend it")
 
 
 def _directives(request: SlurmPlan) -> list[str]:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import os
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,29 +64,44 @@ def run(
 ) -> Completed:
     """Run argv to its end, at most `timeout` seconds; raises MissingTool when the program does not
     exist.
+
+    A daemon that it leaves behind may keep our files open; nobody waits for that one's end.
     """
     which(argv[0])
-    child = subprocess.Popen(
-        list(argv),
-        env=None if env is None else dict(env),
-        cwd=cwd,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    )
-    try:
-        out, err = child.communicate(stdin, timeout=timeout)
-    except subprocess.TimeoutExpired:
-        stop_tree(child.pid, grace=0.5)
-        out, err = child.communicate()
-        return Completed(tuple(argv), TIMED_OUT, out, err + f"\nstopped after {timeout:g} s")
-    except BaseException:
-        stop_tree(child.pid, grace=0.5)
-        raise
-    return Completed(tuple(argv), child.returncode, out, err)
+    with _memory_file() as given, _memory_file() as out, _memory_file() as err:
+        given.write(stdin.encode(errors="surrogateescape"))
+        given.seek(0)
+        child = subprocess.Popen(
+            list(argv),
+            env=None if env is None else dict(env),
+            cwd=cwd,
+            stdin=given,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+        )
+        try:
+            code, note = child.wait(timeout), ""
+        except subprocess.TimeoutExpired:
+            stop_tree(child.pid, grace=0.5)
+            code, note = TIMED_OUT, f"\nstopped after {timeout:g} s"
+            child.wait()
+        except BaseException:
+            stop_tree(child.pid, grace=0.5)
+            raise
+        return Completed(tuple(argv), code, _text(out), _text(err) + note)
+
+
+def _memory_file() -> IO[bytes]:
+    """A file without a name (memfd_create(2)): it needs no free disk, and no pipe to be drained."""
+    handle = os.memfd_create("slurmmiles")
+    fcntl.fcntl(handle, fcntl.F_SETFL, os.O_APPEND)
+    return os.fdopen(handle, "r+b", buffering=0)
+
+
+def _text(file: IO[bytes]) -> str:
+    """All of it, read without the offset that we share with whoever still writes."""
+    return os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0).decode(errors="replace")
 
 
 class Process:
@@ -182,9 +199,19 @@ def descendants(pid: int) -> list[psutil.Process]:
     import psutil
 
     try:
-        return psutil.Process(pid).children(recursive=True)
+        return [p for p in psutil.Process(pid).children(recursive=True) if _lives(p)]
     except psutil.NoSuchProcess:
         return []
+
+
+def _lives(process: psutil.Process) -> bool:
+    """Asked without reaping it: its parent has yet to learn how it ended."""
+    import psutil
+
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def stop_tree(pid: int, *, grace: float, itself: bool = True) -> None:
@@ -201,7 +228,9 @@ def stop_tree(pid: int, *, grace: float, itself: bool = True) -> None:
         for process in targets:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.send_signal(number)
-        _, targets = psutil.wait_procs(targets, timeout=patience)
+        deadline = time.monotonic() + patience
+        while (targets := [p for p in targets if _lives(p)]) and time.monotonic() < deadline:
+            time.sleep(0.02)
         late = [p for p in descendants(pid) if p not in targets]
         targets += late  # started between the snapshot and the signal
 

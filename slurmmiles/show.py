@@ -6,18 +6,20 @@ import io
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from ruamel.yaml import YAML
 
-from slurmmiles.job import Job, RunStatus
 from slurmmiles.jsonfile import read_lines
 from slurmmiles.planfile import Plan
 from slurmmiles.report import Report
 from slurmmiles.result import Phase
+
+if TYPE_CHECKING:  # `plan` must not wait for what follows a job: psutil, sbatch, the agent
+    from slurmmiles.job import Job, RunStatus
 
 MAX_GRID_NODES = 16
 
@@ -157,12 +159,12 @@ def ended(s: RunStatus) -> None:
             f"phases   {phases}" + (f"; all nodes joined after {joined:.1f} s" if joined else "")
         )
         m = result.get("metrics") or {}
-        if "reward_first" in m:
+        if None not in (m.get("reward_first"), m.get("reward_last")):
             console.print(
                 f"reward   {m['reward_first']:.3f} (first 5 steps) -> {m['reward_last']:.3f} (last"
                 " 5 steps)"
             )
-        if "logprob_diff_max" in m:
+        if m.get("logprob_diff_max") is not None:
             console.print(
                 f"log-prob difference, Megatron against SGLang: at most {m['logprob_diff_max']:.2e}"
             )
@@ -170,6 +172,7 @@ def ended(s: RunStatus) -> None:
 
 
 def run_list(rows: Sequence[dict[str, Any]]) -> None:
+    """One run a line."""
     table = Table(box=None, padding=(0, 2, 0, 0))
     for column in ("run", "job", "state", "outcome", "phase"):
         table.add_column(column)

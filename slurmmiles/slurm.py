@@ -76,6 +76,7 @@ class JobState:
 
 
 def submit_argv(script: str) -> list[str]:
+    """Submit a script file; the answer is `parse_submit`'s."""
     return ["sbatch", "--parsable", script]
 
 
@@ -88,6 +89,7 @@ def parse_submit(text: str) -> str:
 
 
 def cancel_argv(job_id: str) -> list[str]:
+    """End a job; silent when it is done."""
     return ["scancel", job_id]
 
 
@@ -108,6 +110,7 @@ def parse_squeue(text: str) -> JobState | None:
 
 
 def scontrol_argv(job_id: str) -> list[str]:
+    """One job that slurmctld still knows, on one line."""
     return ["scontrol", "show", "job", "--oneliner", job_id]
 
 
@@ -129,6 +132,7 @@ def parse_scontrol(text: str) -> JobState | None:
 
 
 def sacct_argv(job_id: str) -> list[str]:
+    """One job of any age, where there is accounting."""
     return [
         "sacct",
         "--noheader",

@@ -58,14 +58,20 @@ def new_run_id(recipe: str) -> str:
     return f"{recipe}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
 
 
+def checked_run_id(text: str) -> str:
+    """`text`; BadInput when it is not the name of one directory, and so might lead elsewhere."""
+    if not RUN_ID.fullmatch(text):
+        shown = text if len(text) <= 80 else text[:77] + "..."
+        raise BadInput(
+            f"{shown!r} cannot be a run id",
+            where="--run-id",
+            fix="use at most 100 letters, digits, '.', '_' and '-', a letter or digit first",
+        )
+    return text
+
+
 def prepare(run: RunDir, plan: Plan) -> None:
     """Make the run directory with plan and token; BadInput when it cannot be written to."""
-    if not RUN_ID.fullmatch(run.run_id):
-        raise BadInput(
-            f"{run.run_id!r} cannot be a run id",
-            where="--run-id",
-            fix="use letters, digits, '.', '_' and '-'",
-        )
     try:
         run.path.mkdir(parents=True, exist_ok=True)
         if not run.token.exists():

@@ -88,9 +88,10 @@ def _settle(
     block, guard = claimed
     interface = node.plan.interface or nodefacts.interface_of(line.address)
     address = nodefacts.ipv4_addresses().get(interface, line.address)
-    facts = nodefacts.gather(
+    gathered = nodefacts.gather(
         node.name, address=address, interface=interface, floor=floor, port_base=block.base
     )
+    facts = node.resolved(gathered)
     text, error = _read_canary(node.attempt.canary, str(welcome["canary"]))
     return block, guard, facts.model_copy(update={"canary": text, "canary_error": error})
 
@@ -136,7 +137,7 @@ def _hold_raylet(
         address=facts.address,
         gcs=str(welcome["gcs"]),
     )
-    ray = RayNode(argv, node.attempt.ray_log(node.name), node.ray_env(values))
+    ray = RayNode(argv, node.attempt.ray_log(node.name), node.ray_env(facts, values))
     line.report(stage="ray", facts=facts.model_dump(mode="json"))
     try:
         _stay(node, line, ray)

@@ -1,1 +1,1 @@
-"""A small colocated GRPO trainer: Megatron-core trains, SGLang generates, Ray places both on the same nodes."""
+"""Colocated GRPO: Megatron-core trains and SGLang generates on the same nodes, placed by Ray."""

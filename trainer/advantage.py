@@ -9,7 +9,7 @@ EPSILON = 1e-6  # keeps a group of equal rewards at advantage 0 instead of 0/0
 
 
 def group_advantages(rewards: Sequence[float]) -> list[float]:
-    """(r - mean) / (std + EPSILON) over one group, population std; all zero when the rewards are equal.
+    """(r - mean) / (std + EPSILON) over one group, population std; zero when all are equal.
 
     Source: GRPO, equation 3 of arXiv:2402.03300 (outcome supervision).
     """

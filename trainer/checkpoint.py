@@ -55,6 +55,7 @@ def save(model: TrainerModel, directory: Path, step: int) -> None:
         partial = directory / f".{TRACKER}.partial"
         partial.write_text(str(step))
         partial.replace(directory / TRACKER)
+    torch.distributed.barrier()  # every rank that returns can read it
 
 
 def load(model: TrainerModel, directory: Path, step: int) -> None:

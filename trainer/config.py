@@ -1,11 +1,12 @@
-"""`trainer.json` as frozen values: every key known, every cross-field rule checked before anything starts.
+"""`trainer.json` as frozen values: every key known, every rule across keys checked before any start.
 
-Keys have Megatron's and miles' flag names where those exist (`--rollout-batch-size` -> rollout_batch_size).
-No torch import: a launcher can validate a file on a machine without the trainer's packages.
+Keys have the names of Megatron's and miles' flags where those exist (`--rollout-batch-size` ->
+rollout_batch_size). Nothing here imports torch: a file can be checked where it is not installed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -14,13 +15,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from trainer.errors import ConfigError
 
 Count = Annotated[int, Field(ge=1)]
-NonNegative = Annotated[float, Field(ge=0.0)]
-Positive = Annotated[float, Field(gt=0.0)]
+Natural = Annotated[int, Field(ge=0)]
+NonNegative = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(gt=0.0, le=1.0)]
+VOCAB_MULTIPLE = 16  # the vocabulary is padded to it, so that tensor-parallel ranks can split it
+FilePath = Annotated[Path, Field(strict=False)]  # JSON has no paths, only strings
 
 
 class Section(BaseModel):
-    """A frozen group of keys; an unknown key or a wrong type is refused, and nothing is coerced."""
+    """A frozen group of keys: an unknown key or a wrong type is refused, nothing is coerced."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -34,13 +38,13 @@ class Model(Section):
     num_attention_heads: Count
     num_query_groups: Count
     kv_channels: Count
-    rope_theta: Positive = 10000.0
+    rope_theta: Count = 10000
     norm_epsilon: Positive = 1e-6
     init_method_std: Positive = 0.02
     tie_word_embeddings: bool = False
 
     @model_validator(mode="after")
-    def _shapes_divide(self) -> Model:
+    def _shapes_fit(self) -> Model:
         if self.num_attention_heads % self.num_query_groups:
             raise ValueError("num_attention_heads must be a multiple of num_query_groups")
         if self.kv_channels % 2:
@@ -49,7 +53,7 @@ class Model(Section):
 
 
 class Parallel(Section):
-    """Megatron's parallel sizes. On CPU only tp, pp (and the data parallelism left over) can be above 1."""
+    """Megatron's parallel sizes; what tp and pp leave over is data parallelism."""
 
     tp: Count = 1
     pp: Count = 1
@@ -60,45 +64,51 @@ class Parallel(Section):
 
 
 class Rollout(Section):
-    """How SGLang generates: one engine per node, `rollout_batch_size` prompts x `n_samples_per_prompt`."""
+    """How SGLang generates: `rollout_batch_size` prompts a step, `n_samples_per_prompt` of each.
+
+    `temperature` is used by both halves: log-probs are those of the logits divided by it.
+    """
 
     engines: Count = 1
-    gpus_per_engine: Annotated[int, Field(ge=0)] = 0
+    gpus_per_engine: Natural = 0
     mem_fraction: Fraction = 0.1
     context_length: Count = 512
-    max_response_len: Count = 8
+    max_response_len: Count = 4
     temperature: Positive = 1.0
-    rollout_batch_size: Count = 16
+    rollout_batch_size: Count = 32
     n_samples_per_prompt: Annotated[int, Field(ge=2)] = 8
-    start_timeout_s: Positive = 120.0
+    start_timeout_s: Positive = 300.0
 
 
 class Optimizer(Section):
-    """Adam in Megatron's distributed optimizer; the learning rate warms up linearly, then stays."""
+    """Adam in Megatron's distributed optimizer; the rate rises linearly over the warm-up, then stays."""
 
-    lr: Positive = 1e-3
-    lr_warmup_steps: Annotated[int, Field(ge=0)] = 0
+    lr: Positive = 3e-4
+    lr_warmup_iters: Natural = 0
     weight_decay: NonNegative = 0.0
     adam_beta1: Fraction = 0.9
     adam_beta2: Fraction = 0.98
-    clip_grad: NonNegative = 1.0
+    clip_grad: Positive = 1.0
 
 
 class Algorithm(Section):
-    """GRPO: `num_rollout` steps, each of `num_steps_per_rollout` clipped updates on one batch of samples.
+    """GRPO: `num_rollout` steps, each of `num_steps_per_rollout` clipped updates on its samples.
 
-    `sft_steps` supervised steps of `sft_batch_size` examples may come first; they are not counted as steps.
-    With `target_reward`, the run ends early once the mean reward was that high `target_steps` steps in a row.
+    `micro_batch_size` 0 takes all samples of a rank's update at once. `kl_loss_coef` weighs the KL
+    divergence from the policy before step 0. `sft_steps` supervised updates may come first; they are
+    not counted as steps. With `target_reward` the run ends early, once the mean reward was that
+    high in `target_steps` steps in a row.
     """
 
     num_rollout: Count = 100
     advantage_estimator: Literal["grpo"] = "grpo"
     num_steps_per_rollout: Count = 1
-    micro_batch_size: Annotated[int, Field(ge=0)] = 0
+    micro_batch_size: Natural = 0
     eps_clip: Fraction = 0.2
     eps_clip_high: Fraction = 0.28
+    kl_loss_coef: NonNegative = 0.0
     max_logprob_diff: Positive = 1e-3
-    sft_steps: Annotated[int, Field(ge=0)] = 0
+    sft_steps: Natural = 0
     sft_batch_size: Count = 64
     sft_lr: Positive = 1e-3
     target_reward: Fraction | None = None
@@ -113,19 +123,19 @@ class Data(Section):
 
 
 class Checkpoint(Section):
-    """Where and how often to save; `dir` must be shared by all nodes. `interval` 0 saves nothing."""
+    """Where and every how many steps to save (0: never); `dir` is shared by all nodes."""
 
-    dir: Path = Field(strict=False)
-    interval: Annotated[int, Field(ge=0)] = 0
+    dir: FilePath
+    interval: Natural = 0
     resume: Literal["auto", "off"] = "auto"
 
 
 class Config(Section):
-    """One run, as read from `trainer.json`."""
+    """One run, as read from `trainer.json`; `work_dir` is scratch space, its own on every node."""
 
     run_id: str
-    metrics: Path = Field(strict=False)
-    seed: Annotated[int, Field(ge=0)] = 0
+    metrics: FilePath
+    seed: Natural = 0
     device: Literal["cpu", "cuda"] = "cpu"
     nodes: Count = 1
     ranks_per_node: Count = 2
@@ -137,7 +147,7 @@ class Config(Section):
     algorithm: Algorithm = Algorithm()
     data: Data = Data()
     checkpoint: Checkpoint
-    work_dir: Path = Field(strict=False)
+    work_dir: FilePath
 
     @property
     def world_size(self) -> int:
@@ -148,14 +158,17 @@ class Config(Section):
         return self.world_size // (self.parallel.tp * self.parallel.pp)
 
     @property
+    def samples_per_step(self) -> int:
+        return self.rollout.rollout_batch_size * self.rollout.n_samples_per_prompt
+
+    @property
     def samples_per_update(self) -> int:
         """Samples that one data-parallel rank trains on in one optimizer update."""
-        samples = self.rollout.rollout_batch_size * self.rollout.n_samples_per_prompt
-        return samples // (self.dp * self.algorithm.num_steps_per_rollout)
+        return self.samples_per_step // (self.dp * self.algorithm.num_steps_per_rollout)
 
 
 def load_config(path: Path) -> Config:
-    """Read `path`; raises ConfigError with one `trainer.json: key: reason` sentence per bad key."""
+    """Read `path`; raises ConfigError with one `trainer.json: key: reason` line per bad key."""
     try:
         text = path.read_text()
     except OSError as error:
@@ -163,41 +176,59 @@ def load_config(path: Path) -> Config:
     try:
         config = Config.model_validate_json(text)
     except ValidationError as error:
-        raise ConfigError("\n".join(_sentences(path, error))) from None
-    for key, reason in _conflicts(config):
-        raise ConfigError(f"{path.name}: {key}: {reason}")
+        raise ConfigError("\n".join(_lines(path.name, error))) from None
+    for key, name, value, divisor_name, divisor in _divisions(config):
+        if value % divisor:
+            reason = f"{name} = {value} is not a multiple of {divisor_name} = {divisor}"
+            raise ConfigError(f"{path.name}: {key}: {reason}")
+    for key, broken, reason in _limits(config):
+        if broken:
+            raise ConfigError(f"{path.name}: {key}: {reason}")
     return config
 
 
-def _sentences(path: Path, error: ValidationError) -> list[str]:
-    """One `file: key: reason` line per problem that pydantic found."""
+def _lines(file: str, error: ValidationError) -> list[str]:
+    """One `file: key: reason` per problem that pydantic found."""
     lines = []
     for problem in error.errors(include_url=False):
         key = ".".join(str(part) for part in problem["loc"]) or "(whole file)"
         reason = "unknown key" if problem["type"] == "extra_forbidden" else problem["msg"]
-        lines.append(f"{path.name}: {key}: {reason}")
+        lines.append(f"{file}: {key}: {reason}")
     return lines
 
 
-def _conflicts(c: Config) -> list[tuple[str, str]]:
-    """Every (key, reason) where values that are fine alone cannot work together."""
-    p, m, r, a = c.parallel, c.model, c.rollout, c.algorithm
-    samples = r.rollout_batch_size * r.n_samples_per_prompt
-    local = c.dp * a.num_steps_per_rollout
-    rules = [
-        (c.world_size % (p.tp * p.pp) != 0, "parallel.tp",
-         f"nodes x ranks_per_node = {c.world_size} is not a multiple of tp x pp = {p.tp * p.pp}"),
-        (m.num_query_groups % p.tp != 0, "parallel.tp",
-         f"tp = {p.tp} does not divide model.num_query_groups = {m.num_query_groups}"),
-        (m.ffn_hidden_size % p.tp != 0, "parallel.tp",
-         f"tp = {p.tp} does not divide model.ffn_hidden_size = {m.ffn_hidden_size}"),
-        (m.num_layers % p.pp != 0, "parallel.pp",
-         f"pp = {p.pp} does not divide model.num_layers = {m.num_layers}"),
-        (r.engines != c.nodes * c.engines_per_node, "rollout.engines",
-         f"{r.engines} engines on {c.nodes} nodes; one engine a node is {c.nodes * c.engines_per_node}"),
-        (local == 0 or samples % local != 0, "rollout.rollout_batch_size",
-         f"{samples} samples a step do not split over dp x num_steps_per_rollout = {local}"),
-        (a.sft_steps > 0 and c.dp > 0 and a.sft_batch_size % c.dp != 0, "algorithm.sft_batch_size",
-         f"{a.sft_batch_size} examples do not split over dp = {c.dp}"),
-    ]
-    return [(key, reason) for broken, key, reason in rules if broken]
+def _divisions(c: Config) -> Iterator[tuple[str, str, int, str, int]]:
+    """(key to blame, name, value, name, divisor) of every division that must leave nothing over.
+
+    In this order: a later one may be meaningless where an earlier one fails.
+    """
+    p, m, a = c.parallel, c.model, c.algorithm
+    yield "parallel.tp", "nodes x ranks_per_node", c.world_size, "tp x pp", p.tp * p.pp
+    yield "parallel.tp", "model.num_query_groups", m.num_query_groups, "tp", p.tp
+    yield "parallel.tp", "model.ffn_hidden_size", m.ffn_hidden_size, "tp", p.tp
+    yield "parallel.tp", "the padded vocabulary", VOCAB_MULTIPLE, "tp", p.tp
+    yield "parallel.pp", "model.num_layers", m.num_layers, "pp", p.pp
+    updates = c.dp * a.num_steps_per_rollout
+    key = "rollout.rollout_batch_size"
+    yield key, "samples of a step", c.samples_per_step, "dp x num_steps_per_rollout", updates
+    micro = a.micro_batch_size or 1
+    key = "algorithm.micro_batch_size"
+    yield key, "samples of a rank's update", c.samples_per_update, "micro_batch_size", micro
+    if a.sft_steps:
+        key = "algorithm.sft_batch_size"
+        yield key, "sft_batch_size", a.sft_batch_size, "dp x micro_batch_size", c.dp * micro
+
+
+def _limits(c: Config) -> Iterator[tuple[str, bool, str]]:
+    """(key to blame, whether it is broken, reason) of every other rule across keys."""
+    r, engines = c.rollout, c.nodes * c.engines_per_node
+    yield (
+        "rollout.engines",
+        r.engines != engines,
+        f"is {r.engines}, but nodes x engines_per_node = {engines}",
+    )
+    yield (
+        "rollout.max_response_len",
+        r.max_response_len >= r.context_length,
+        f"{r.max_response_len} leaves no room for a prompt in context_length = {r.context_length}",
+    )

@@ -1,4 +1,4 @@
-"""The one place that knows the device: what Megatron, torch.distributed, Ray and SGLang need to hear about it."""
+"""The one place that knows the device: what Megatron, torch.distributed, Ray and SGLang hear of it."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ CPU = Device(
     gpus_per_rank=0,
     engine_path=(CPU_KERNELS,),
     engine_env={"SGLANG_USE_CPU_ENGINE": "1"},
-    # float32 on both sides keeps the log-prob difference at rounding error. Overlapped scheduling and AMX
-    # kernels need a GPU or a server CPU; a scheduler that spins while idle would take a core from training.
+    # float32 on both sides keeps the log-prob difference at rounding error. Overlapped scheduling
+    # needs a GPU; a scheduler that spins while it is idle would take a core from training.
     engine_args={
         "device": "cpu",
         "dtype": "float32",
@@ -53,7 +53,7 @@ CPU = Device(
 
 
 def choose_device(name: str) -> Device:
-    """The device of config key `device`; raises ConfigError for one that this trainer cannot run on."""
+    """The device that config key `device` names; raises ConfigError where it cannot be used."""
     if name != "cpu":
         raise ConfigError(f"trainer.json: device: {name!r} is not supported yet, only 'cpu' is")
     if torch.cuda.is_available():

@@ -14,6 +14,6 @@ class TrainerError(Exception):
 
 
 class ConfigError(TrainerError):
-    """trainer.json is missing, is not JSON, or holds a value that cannot work; nothing was started."""
+    """trainer.json is missing, is no JSON, or holds a value that cannot work; nothing was started."""
 
     exit_code = 2

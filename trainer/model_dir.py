@@ -1,4 +1,4 @@
-"""The Hugging Face directory that SGLang starts from: a config and a tokenizer, both made here, no weights.
+"""The Hugging Face directory that SGLang starts from: a config and a tokenizer made here, no weights.
 
 SGLang starts with dummy weights and receives the real ones from Megatron before the first rollout.
 """
@@ -10,11 +10,10 @@ from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
-from trainer.config import Model
+from trainer.config import VOCAB_MULTIPLE, Model
 
 PAD, EOS = "<pad>", "<eos>"
 PAD_ID, EOS_ID = 0, 1
-VOCAB_MULTIPLE = 16  # so that the vocabulary splits evenly over tensor-parallel ranks
 
 
 def vocab_size(alphabet: str) -> int:
@@ -58,7 +57,7 @@ def hf_config(model: Model, alphabet: str, context_length: int) -> dict[str, obj
 
 
 def write_model_dir(path: Path, model: Model, alphabet: str, context_length: int) -> Path:
-    """Write config.json, tokenizer.json and tokenizer_config.json into `path` (made if absent); returns it."""
+    """Write config.json, tokenizer.json and tokenizer_config.json into `path`; returns it."""
     path.mkdir(parents=True, exist_ok=True)
     config = hf_config(model, alphabet, context_length)
     (path / "config.json").write_text(json.dumps(config, indent=2))

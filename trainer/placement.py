@@ -27,14 +27,16 @@ class Node:
 
 
 def choose_nodes(count: int, *, wait_s: float = 60.0) -> list[Node]:
-    """The first `count` living nodes with CPUs, by address, so that rank order is the same in every run.
+    """The first `count` living nodes with CPUs by address: rank order is the same in every run.
 
     Waits up to `wait_s` for nodes that are still joining; raises TrainerError with the numbers.
     """
     deadline = time.monotonic() + wait_s
     while len(found := _living_nodes()) < count:
         if time.monotonic() > deadline:
-            raise TrainerError(f"placement: {count} nodes are needed, the Ray cluster has {len(found)}")
+            raise TrainerError(
+                f"placement: {count} nodes are needed, the Ray cluster has {len(found)} with CPUs"
+            )
         time.sleep(0.5)
     return found[:count]
 

@@ -50,7 +50,7 @@ class Group:
 class TrainBatch:
     """All samples of one step, padded on the right to the longest.
 
-    Column t of the `_BT` float tensors speaks of the token at position t; position 0 is never trained on.
+    Column t of a `_BT` tensor speaks of the token at position t; position 0 is never trained on.
     """
 
     tokens_BT: Tensor  # int64
@@ -90,7 +90,7 @@ class Rendezvous:
 
 @dataclass(frozen=True, slots=True)
 class FlatWeights:
-    """HF-named float32 tensors in one array, so that Ray's object store hands them over without a copy."""
+    """HF-named float32 tensors in one array, which Ray's object store hands over without a copy."""
 
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]

@@ -1,7 +1,7 @@
 """Megatron's parameter names and layouts <-> Hugging Face's Qwen3, for full (unsharded) tensors.
 
-Megatron fuses q, k, v into `linear_qkv` by query group ([q heads of the group, k, v] for each group) and
-gate, up into `linear_fc1` ([gate; up]). Layer numbers here are global: a pipeline stage adds its offset.
+Megatron fuses q, k, v into `linear_qkv` by query group ([the group's q heads, k, v] for each) and
+gate, up into `linear_fc1` ([gate; up]). Layer numbers are global: a pipeline stage adds its offset.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FC1 = "mlp.linear_fc1.weight"
 
 
 def to_hf(name: str, tensor: Tensor, model: Model) -> Iterator[tuple[str, Tensor]]:
-    """The HF (name, tensor) pairs of one full Megatron parameter; raises KeyError for a name it does not know."""
+    """The HF (name, tensor) pairs of one full Megatron parameter; KeyError for an unknown name."""
     if name in _OUTSIDE:
         yield _OUTSIDE[name], tensor
         return
@@ -51,7 +51,7 @@ def to_hf(name: str, tensor: Tensor, model: Model) -> Iterator[tuple[str, Tensor
 
 
 def from_hf(name: str, weights: dict[str, Tensor], model: Model) -> Tensor:
-    """The full Megatron parameter `name`, built from HF `weights`; raises KeyError when one is missing."""
+    """The full Megatron parameter `name`, built from HF `weights`; KeyError when one is missing."""
     if name in _OUTSIDE:
         return weights[_OUTSIDE[name]]
     layer, rest = _split(name)
@@ -70,7 +70,7 @@ def with_layer_offset(name: str, offset: int) -> str:
 
 
 def is_gated(name: str) -> bool:
-    """True for a parameter whose tensor-parallel shard holds a part of gate and then a part of up."""
+    """Whether a tensor-parallel shard of it holds a part of gate and then a part of up."""
     return name.endswith(_FC1)
 
 

@@ -1,4 +1,4 @@
-"""Weights between the two halves: gathered over tensor-parallel ranks, renamed to HF, handed over as one buffer."""
+"""Weights between the halves: gathered over tensor-parallel ranks, renamed to HF, packed flat."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trainer.weight_names import from_hf, is_gated, to_hf, with_layer_offset
 def export_weights(model: TrainerModel, shape: Model) -> FlatWeights | None:
     """This pipeline stage's weights under their HF names, on its first rank; None on the others.
 
-    A collective call of each tensor-parallel group of data-parallel rank 0; other ranks return at once.
+    A collective call of the tensor-parallel groups of data-parallel rank 0; the others return at once.
     """
     if mpu.get_data_parallel_rank() != 0:
         return None
@@ -51,7 +51,7 @@ def _parameters(model: TrainerModel) -> Iterator[tuple[str, Tensor]]:
 
 
 def _layer_offset(model: TrainerModel) -> int:
-    """How many layers the earlier pipeline stages hold (equal stages; trainer.config checks that they divide)."""
+    """How many layers the earlier pipeline stages hold; trainer.config has stages of equal size."""
     per_stage = model.config.num_layers // mpu.get_pipeline_model_parallel_world_size()
     return per_stage * mpu.get_pipeline_model_parallel_rank()
 
@@ -72,8 +72,9 @@ def _gather_shards(params: list[Tensor]) -> list[list[Tensor]]:
 
 
 def _split_dim(param: Tensor) -> int | None:
-    """The dimension that tensor parallelism splits, None for a replicated parameter (Megatron's own attributes)."""
-    return param.partition_dim if getattr(param, "tensor_model_parallel", False) else None  # type: ignore[attr-defined]
+    """The dimension that tensor parallelism splits, None for a replicated parameter."""
+    dim: int = getattr(param, "partition_dim", -1)  # Megatron's attribute, -1 where it is not split
+    return None if dim < 0 else dim
 
 
 def _join(name: str, param: Tensor, pieces: list[Tensor]) -> Tensor:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
 
 from slurmmiles import show
 from slurmmiles.catalog import Catalog
+from slurmmiles.commands.clients import find_slurm
 from slurmmiles.commands.options import json_option, print_json
-from slurmmiles.sitefind import detect
+from slurmmiles.sitefind import detect, network_here
+from slurmmiles.siteinit import look, propose, write_site
 
 
 def _catalog() -> Catalog:
@@ -88,10 +92,52 @@ def show_site(name: str, as_json: bool) -> None:
 @sites.command("detect")
 @json_option
 def detect_site(as_json: bool) -> None:
-    """Name the site of this machine and say why.
+    """Name the site and the fabric of this machine and say why.
 
     \b
     Example: slurmmiles sites detect
     """
     name, why = detect(_catalog())
-    print_json({"site": name, "why": why}) if as_json else click.echo(f"{name}: {why}")
+    fabric, fabric_why = network_here()
+    if as_json:
+        print_json({"site": name, "why": why, "fabric": fabric, "fabric_why": fabric_why})
+    else:
+        click.echo(f"{name}: {why}\nfabric {fabric}: {fabric_why}")
+
+
+@sites.command("init")
+@click.argument("name", required=False)
+@click.option("--extends", "base", help="The site to build on (default: the one detected).")
+@click.option("--stdout", "to_stdout", is_flag=True, help="Print the file; write nothing.")
+@click.option("--force", is_flag=True, help="Replace a file of this name.")
+def init_site(name: str | None, base: str | None, to_stdout: bool, force: bool) -> None:
+    """Write a site file of your own from what this machine shows: Slurm's partitions and accounts,
+    network, containers. What is not clear is asked here, or at each submission.
+
+    \b
+    Example: slurmmiles sites init mycluster
+    """
+    find_slurm()
+    catalog = _catalog()
+    seen = look()
+    name = name or seen.cluster or "mine"
+    built_on = catalog.site(base or detect(catalog)[0])
+    keys = propose(seen, base=built_on, gpus=catalog.files("gpus"), ask=_asker())
+    text = f"# Written by `slurmmiles sites init`; see `slurmmiles sites show {name}`.\n"
+    text += show.as_yaml({"description": f"{name}, as found by sites init", **keys})
+    if to_stdout:
+        click.echo(text, nl=False)
+    else:
+        click.echo(f"written: {write_site(catalog, name, text, force=force)}")
+
+
+def _asker() -> Callable[[str, Sequence[str]], str] | None:
+    """Questions are for a terminal; Enter leaves one open."""
+    if not sys.stdin.isatty():
+        return None
+
+    def ask(key: str, choices: Sequence[str]) -> str:
+        shown = ", ".join(choices)
+        return str(click.prompt(f"{key} ({shown})", default="", show_default=False)).strip()
+
+    return ask

@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from slurmmiles.catalog import Catalog
+from slurmmiles.asked import asked_for
 from slurmmiles.jsonfile import to_json
-from slurmmiles.plan import Request, make_plan
+from slurmmiles.paths import parse_variables, refuse_unknown
+from slurmmiles.plan import Request, make_plan, sizes_of
 from slurmmiles.planfile import Plan
 from slurmmiles.site import Site
-from slurmmiles.sitefind import choose_site
 from slurmmiles.yamlfile import env_names
+
+if TYPE_CHECKING:
+    from slurmmiles.explore import Exploration
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -45,6 +48,13 @@ def plan_options(function: F) -> F:
                 metavar="A.B=V",
                 help="Change a key of the recipe.",
             ),
+            click.option(
+                "--var",
+                "variables",
+                multiple=True,
+                metavar="NAME=VALUE",
+                help="A directory (models, data, miles, megatron) or a run block's variable.",
+            ),
         )
     ):
         function = option(function)
@@ -52,6 +62,7 @@ def plan_options(function: F) -> F:
 
 
 def runs_option(function: F) -> F:
+    """Where runs are kept."""
     return click.option(
         "--runs",
         envvar="SLURMMILES_RUNS",
@@ -68,29 +79,46 @@ def build_plan(
     site: str | None,
     spares: int,
     settings: tuple[str, ...],
+    variables: tuple[str, ...] = (),
     *,
     local: bool = False,
 ) -> tuple[Plan, Site]:
     """The plan and the site that it was made for; BadInput with every rule that is broken."""
-    catalog = Catalog.from_env(os.environ)
-    chosen_site = choose_site(catalog, site, local=local)
-    chosen = catalog.recipe(recipe, settings)
-    kind = gpu or chosen_site.gpu or "h200"
+    asked = asked_for(os.environ, recipe, gpu, site, settings, local=local)
     request = Request(
         nodes=nodes,
         gpus_per_node=gpus_per_node,
         spares=spares,
         local=local,
         user_env=dict.fromkeys(env_names(settings), ""),
+        variables=parse_variables(variables),
+        environ=os.environ,
+        gpu_assumed=asked.gpu_assumed,
     )
+    refuse_unknown(request.variables, asked.run.variables if asked.run else ())
     plan = make_plan(
-        chosen,
-        chosen_site,
-        request,
-        model=catalog.model(chosen.model.facts) if chosen.model.facts else None,
-        gpu=catalog.gpu(kind),
+        asked.recipe, asked.site, request, model=asked.model, gpu=asked.gpu, run=asked.run
     )
-    return plan, chosen_site
+    return plan, asked.site
+
+
+def build_exploration(
+    recipe: str,
+    nodes: int | None,
+    gpus_per_node: int | None,
+    gpu: str | None,
+    site: str | None,
+    settings: tuple[str, ...],
+    **_ignored: Any,
+) -> Exploration:
+    """All layouts of RECIPE's model on the GPUs that are asked for, ranked."""
+    from slurmmiles.explore import explore
+
+    asked = asked_for(os.environ, recipe, gpu, site, settings)
+    request = Request(nodes=nodes, gpus_per_node=gpus_per_node)
+    count, gpus = sizes_of(asked.recipe, asked.site, request)
+    host_gb = asked.site.host_memory_gb
+    return explore(asked.recipe, asked.model, asked.gpu, nodes=count, gpus=gpus, host_gb=host_gb)
 
 
 def runs_dir(runs: Path | None, site: Site | None) -> Path:

@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from slurmmiles import show
 from slurmmiles.catalog import shipped
 from slurmmiles.commands.options import (
+    build_exploration,
     build_plan,
     json_option,
     plan_options,
@@ -19,24 +19,38 @@ from slurmmiles.commands.options import (
     runs_option,
 )
 from slurmmiles.errors import BadInput
-from slurmmiles.planfile import Plan
+from slurmmiles.planfile import Missing, Plan
+from slurmmiles.plantext import exploration_lines, plan_lines
 
 
 @click.command()
 @plan_options
+@click.option("--explore", is_flag=True, help="Rank all valid layouts of the model on these GPUs.")
 @json_option
-def plan(as_json: bool, **options: Any) -> None:
+def plan(explore: bool, as_json: bool, **options: Any) -> None:
     """Print every decision of a run of RECIPE: layout, memory, environment, driver, Slurm request,
     cost.
 
-    Works on a laptop without Slurm, torch or GPUs. RECIPE is a name of `slurmmiles recipes` or a
-    file.
+    Works on a laptop without Slurm, torch or GPUs. RECIPE is a name of `slurmmiles recipes`, a
+    file, or an OpenRecipes file.
 
     \b
     Example: slurmmiles plan tiny --nodes 2 --set optimizer.lr=1e-4
+             slurmmiles plan nemotron-ultra --gpu H100 --json
+             slurmmiles plan inkling-small --explore
     """
+    if explore:
+        found = build_exploration(**options)
+        print_json(found.model_dump(mode="json")) if as_json else _print(exploration_lines(found))
+        return
     decided, _ = build_plan(**options)
-    print_json(decided.model_dump(mode="json")) if as_json else show.plan(decided)
+    if as_json:
+        print_json(decided.model_dump(mode="json"))
+    else:
+        from slurmmiles import show
+
+        show.plan(decided)
+        _print(plan_lines(decided))
     refuse_unfitting(decided)
 
 
@@ -53,13 +67,44 @@ def render(runs: Path | None, **options: Any) -> None:
 
     decided, site = build_plan(**options)
     refuse_unfitting(decided)
+    warn_missing(decided)
     sys.stdout.write(rendered(decided, shipped("sbatch_templates"), runs_dir(runs, site)))
 
 
+def _print(lines: Any) -> None:
+    for line in lines:
+        click.echo(line)
+
+
 def refuse_unfitting(decided: Plan) -> None:
-    """BadInput when trainer and rollout do not fit: nothing that cannot work is submitted."""
+    """BadInput for a plan that cannot work: too large for the memory, or a run block without its
+    variables.
+    """
     if decided.memory.verdict == "does not fit":
-        why = decided.memory.notes[0] if decided.memory.notes else "see `slurmmiles plan`"
+        on = f"{decided.nodes} x {decided.ranks_per_node} {decided.gpu or 'CPU ranks'}"
+        why = "\n  ".join(decided.memory.shortfalls)
         raise BadInput(
-            f"recipe {decided.recipe!r} does not fit in memory: {why}", where=f"site {decided.site}"
+            f"recipe {decided.recipe!r} does not fit in memory on {on}:\n  {why}", where="memory"
         )
+    variables = [part for part in decided.missing if part.name.startswith("$")]
+    if variables:
+        raise BadInput(f"the run block needs {_listed(variables)}", where="--var")
+
+
+def refuse_missing(decided: Plan) -> None:
+    """BadInput for a plan that names a directory which nobody gave: for what is submitted."""
+    if decided.missing:
+        raise BadInput(f"recipe {decided.recipe!r} needs {_listed(decided.missing)}")
+
+
+def warn_missing(decided: Plan) -> None:
+    """The same in words on stderr, for a script that is only looked at."""
+    for part in decided.missing:
+        click.echo(f"Warning: {part.name} is not known, and the run needs it: {part.fix}", err=True)
+
+
+def _listed(parts: Any) -> str:
+    found: tuple[Missing, ...] = tuple(parts)
+    return "\n".join(
+        [", ".join(part.name for part in found), *(f"  {part.name}: {part.fix}" for part in found)]
+    )

@@ -12,6 +12,7 @@ import click
 
 from slurmmiles import show
 from slurmmiles.catalog import shipped
+from slurmmiles.cli import fail
 from slurmmiles.commands.clients import Clients, need_slurm
 from slurmmiles.commands.options import (
     build_plan,
@@ -21,12 +22,13 @@ from slurmmiles.commands.options import (
     runs_dir,
     runs_option,
 )
-from slurmmiles.commands.plan import refuse_unfitting
+from slurmmiles.commands.plan import refuse_missing, refuse_unfitting, warn_missing
 from slurmmiles.errors import SlurmmilesError
 from slurmmiles.job import Job, refuse_active
 from slurmmiles.planfile import Plan
 from slurmmiles.rundir import RunDir
 from slurmmiles.submit import (
+    checked_run_id,
     new_run_id,
     prepare,
     refuse_node_local,
@@ -68,9 +70,11 @@ def submit(
     refuse_unfitting(decided)
     where = runs_dir(runs, site)
     if dry_run:
+        warn_missing(decided)
         sys.stdout.write(rendered(decided, shipped("sbatch_templates"), where))
         return
-    run = RunDir(where / (run_id or new_run_id(decided.recipe)))
+    refuse_missing(decided)
+    run = RunDir(where / checked_run_id(new_run_id(decided.recipe) if run_id is None else run_id))
     start(decided, run, local, clients.shared)
     finish(run, wait, as_json)
 
@@ -102,6 +106,9 @@ def finish(run: RunDir, wait: bool, as_json: bool) -> None:
         return
     if not as_json:
         show.submitted(run.run_id, job.job_id, run.path)
-    status = job.wait(show.Ticker(job, quiet=as_json))
+    try:
+        status = job.wait(show.Ticker(job, quiet=as_json))
+    except KeyboardInterrupt:
+        fail(f"interrupted; the run goes on: slurmmiles cancel {run.path} ends it", 130)
     print_json(show.end_fields(status)) if as_json else show.ended(status)
     sys.exit(status.exit_code)

@@ -5,7 +5,14 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 from slurmmiles.gpus import GpuFacts
-from slurmmiles.memory.advice import FORMULAS, gpu_notes, host_notes, rollout_notes
+from slurmmiles.memory.advice import (
+    FORMULAS,
+    Advice,
+    gpu_notes,
+    host_notes,
+    phase_notes,
+    rollout_notes,
+)
 from slurmmiles.memory.host import cpu_node_host_gb, gpu_node_host_gb
 from slurmmiles.memory.serving import EngineShape, engine_weight_bytes
 from slurmmiles.memory.terms import (
@@ -42,6 +49,8 @@ class MemoryFit(BaseModel):
     """One node; `page_cache` is wanted and not in `total`; `limit` None: not known."""
     verdict: Verdict
     notes: tuple[str, ...]
+    shortfalls: tuple[str, ...] = ()
+    """The notes that say why it does not fit, each with what to change."""
 
 
 def fit(
@@ -90,12 +99,14 @@ def fit(
     host = _gpu_host(model, rollout, fullest, optimizer, gpus_per_node, host_memory_gb)
     terms = gpu_terms(model, fullest, on_gpu, has_rollout=rollout is not None)
     serving = _serving(model, rollout, gpu, mem_fraction)
-    notes = [] if recompute == effective else [NO_RECOMPUTE.format(model.name)]
-    notes += gpu_notes(model, fullest, terms, optimizer.cpu_offload_fraction, effective, gpu)
+    advice = gpu_notes(model, fullest, terms, optimizer.cpu_offload_fraction, effective, gpu)
+    if recompute != effective:
+        advice.told.insert(0, NO_RECOMPUTE.format(model.name))
     if rollout is not None:
         ranks = (topology.world_size, gpus_per_node)
-        notes += rollout_notes(model, rollout, serving, gpu, mem_fraction, *ranks)
-    return _on_gpus(gpu, terms, serving, host, notes)
+        pool = rollout_notes(model, rollout, serving, gpu, mem_fraction, *ranks)
+        advice = Advice(advice.short + pool.short, advice.told + pool.told)
+    return _on_gpus(gpu, terms, serving, host, advice)
 
 
 def _on_gpus(
@@ -103,31 +114,36 @@ def _on_gpus(
     terms: GpuTerms,
     serving: dict[str, float],
     host: dict[str, float | None],
-    notes: list[str],
+    advice: Advice,
 ) -> MemoryFit:
     """Every phase against the card, the pool, and the host."""
     phases = phase_totals(terms, serving)
     verdicts = [judge(total, gpu.memory_gb) for total in phases.values()]
     verdicts += [judge_pool(serving, gpu)] if serving else []
+    on_host = host_notes(host)
+    short = [*advice.short, *phase_notes(phases, gpu), *on_host.short]
     return MemoryFit(
         gpu_gb=_with_total(terms, gpu),
         gpu_phases_gb=_rounded(phases),
         rollout_gb=_rounded(serving),
         host_gb=host,
         verdict=worst([*verdicts, _judge_host(host)]),
-        notes=(*notes, *host_notes(host), FORMULAS),
+        notes=(*short, *advice.told, *on_host.told, FORMULAS),
+        shortfalls=tuple(short),
     )
 
 
 def _on_cpus(host: dict[str, float | None]) -> MemoryFit:
     """No card: only the host is judged."""
+    short, told = host_notes(host)
     return MemoryFit(
         gpu_gb=_with_total(None, None),
         gpu_phases_gb=dict.fromkeys(PHASES, 0.0),
         rollout_gb={},
         host_gb=host,
         verdict=_judge_host(host),
-        notes=(*host_notes(host), FORMULAS),
+        notes=(*short, *told, FORMULAS),
+        shortfalls=tuple(short),
     )
 
 

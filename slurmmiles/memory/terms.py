@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from slurmmiles.gpus import GpuFacts
+from slurmmiles.gpus import MIB, GpuFacts
 from slurmmiles.memory.host import GB
 from slurmmiles.memory.serving import (
     EngineShape,
@@ -89,6 +89,21 @@ def rollout_terms(
         "kv_per_1k_tokens": 1000 * kv_bytes_per_token(model, engine.attn_tp) / GB,
         "mamba_per_request": mamba_bytes_per_request(model, engine.attn_tp) / GB,
     }
+
+
+def beside_static_gb(gpu: GpuFacts, engine_gpus: int, dp: int) -> float:
+    """What SGLang would leave beside its static share: prefill activations and CUDA graphs, which
+    data-parallel attention pads. Its own rule of thumb (0.5.20, `memory_hook`), in GB.
+    """
+    mib = gpu.memory_mib
+    prefill = 16384 if mib >= 160 * 1024 else 8192 if mib >= 60 * 1024 else 4096
+    large = engine_gpus >= 4
+    batch = 160 if large else 32
+    if mib >= 60 * 1024:
+        batch = 512 if large or mib >= 160 * 1024 else 256
+    padded = batch * dp * (4.5 if batch > 300 else 3) if dp > 1 else 0
+    reserved = 512 + 1.5 * prefill + 128 * engine_gpus + 2 * batch + padded
+    return reserved * MIB / GB
 
 
 def phase_totals(terms: GpuTerms, serving: dict[str, float]) -> dict[str, float]:

@@ -27,6 +27,12 @@ class Measurement(BaseModel):
     latency_ms: float | None = None
     error: str = ""
 
+    @property
+    def problem(self) -> str:
+        """Why there is nothing to judge; empty when both numbers are there."""
+        numbers = self.gbit_s is not None and self.latency_ms is not None
+        return self.error or ("" if numbers else "nothing was measured")
+
 
 def rounds(nodes: Sequence[str]) -> list[list[Pair]]:
     """In round k each node sends to the one k places further: every node has k different partners
@@ -84,8 +90,8 @@ def judge_network(measurements: Iterable[Measurement], floors: PreflightPlan) ->
 
 
 def _fault(m: Measurement, floors: PreflightPlan) -> str:
-    if m.error:
-        return m.error
+    if m.problem:
+        return m.problem
     if floors.min_tcp_gbit_s and m.gbit_s is not None and m.gbit_s < floors.min_tcp_gbit_s:
         return f"{m.gbit_s:.2f} Gbit/s, below {floors.min_tcp_gbit_s:g}"
     if (
@@ -100,7 +106,7 @@ def _fault(m: Measurement, floors: PreflightPlan) -> str:
 def _pair_finding(m: Measurement, floors: PreflightPlan, *, explained: bool) -> Finding:
     fault = _fault(m, floors)
     verdict = Verdict.PASS if not fault else Verdict.WARN
-    if m.error and not explained:
+    if m.problem and not explained:
         verdict = Verdict.UNKNOWN
     shown = fault or f"{m.gbit_s:.2f} Gbit/s, {m.latency_ms:.3f} ms"
     return Finding(

@@ -119,6 +119,8 @@ def cgroup_conf(machine: Machine) -> str:
     lines += [f"Constrain{what}=no" for what in ("Cores", "RAMSpace", "Devices")]
     if machine.cgroup == "v2":
         lines += ["IgnoreSystemd=yes"]  # a node has no systemd that could make slurmd a scope
+    if machine.cgroup == "none" and machine.slurm >= (24, 5):
+        lines += ["CgroupPlugin=disabled"]
     return "\n".join([*lines, ""])
 
 

@@ -81,10 +81,10 @@ class Sandbox:
 
 @contextlib.contextmanager
 def sandbox_up(root: Path, spec: Spec, environ: Mapping[str, str]) -> Iterator[Sandbox]:
-    """A sandbox in `root`, down again at the end; errors as lifecycle.up."""
+    """A sandbox in `root`, down again at the end, however that comes; errors as lifecycle.up."""
     where = SandboxDir(root)
-    lifecycle.up(where, spec, cwd=Path("/"))
     try:
+        lifecycle.up(where, spec, cwd=Path("/"))
         yield Sandbox(where, environ)
     finally:
         lifecycle.down(where)

@@ -37,6 +37,8 @@ def require() -> None:
     missing = [program for program in PROGRAMS if not shutil.which(program, path=SYSTEM_PATH)]
     if missing:
         raise MissingTool(f"the sandbox needs {', '.join(missing)}", fix=f"install: {INSTALL}")
+    if not Path("/etc/hosts").is_file():
+        raise BadInput("there is no /etc/hosts to give the nodes their own", fix="touch /etc/hosts")
     tried = shell.run([program("unshare"), "--fork", *NAMESPACES, "true"], timeout=10)
     if not tried.ok:
         what = f"root may not make namespaces here ({tried.stderr.strip()})"
@@ -57,6 +59,7 @@ def survey() -> Machine:
     kind = cgroup_kind(Path("/proc/self/mountinfo").read_text(), slurm)
     if kind != "none" and not os.access(FREEZER if kind == "v1" else CGROUPS, os.W_OK):
         kind = "none"  # a container's cgroups are often read-only
+    require_cgroups(kind, slurm)
     # Below Slurm's largest job id, 0x03ff0000 (slurm.conf(5), MaxJobId): a week, 100 ids a second.
     return Machine(kind, slurm, int(time.time()) % 600_000 * 100 + 1000)
 
@@ -83,6 +86,18 @@ def cgroup_kind(mountinfo: str, slurm: tuple[int, int]) -> str:
         return "v1"
     unified = kinds.get(str(CGROUPS)) == "cgroup2" and "cgroup" not in kinds.values()
     return "v2" if unified and slurm >= (22, 5) else "none"
+
+
+def require_cgroups(kind: str, slurm: tuple[int, int]) -> None:
+    """Raise BadInput where slurmd would not start for want of cgroups.
+
+    Measured: 22.05 and 23.11 refuse ("Unable to initialize cgroup plugin"), 21.08 does not look,
+    and 24.11 can be told not to (cgroup.conf(5), CgroupPlugin=disabled).
+    """
+    if kind == "none" and (22, 5) <= slurm < (24, 5):
+        what = f"Slurm {slurm[0]}.{slurm[1]:02d} needs cgroups, and root cannot write any here"
+        fix = "start the container with --privileged, or: mount -t cgroup2 cgroup2 /sys/fs/cgroup"
+        raise BadInput(what, fix=fix)
 
 
 def start_time(pid: int) -> int | None:

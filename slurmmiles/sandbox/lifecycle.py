@@ -20,6 +20,7 @@ from slurmmiles.sandbox.lock import locked
 
 UP_PATIENCE_S = 60.0
 DOWN_PATIENCE_S = 20.0
+LAST_WORDS_S = 0.5  # for a failed init to finish its message
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,7 @@ def _wait_until_idle(where: SandboxDir, spec: Spec) -> None:
     states: list[str] = []
     while time.monotonic() < deadline:
         if any(log.stat().st_size for log in where.log.glob("*.init.log")):
+            time.sleep(LAST_WORDS_S)
             break  # an init speaks only when it fails
         if where.ready.exists():
             states = [node.state for node in nodes(where)]

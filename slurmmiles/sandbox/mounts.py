@@ -14,6 +14,7 @@ from slurmmiles.sandbox.layout import LOGIN_NAME, Machine, SandboxDir, Spec
 
 # linux/mount.h
 MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC = 2, 4, 8, 4096, 16384
+MNT_DETACH = 2
 PLAIN = MS_NOSUID | MS_NODEV | MS_NOEXEC
 CLONE_NEWCGROUP = 0x02000000  # linux/sched.h
 CGROUPS = Path("/sys/fs/cgroup")
@@ -82,6 +83,8 @@ def _own_sys(where: SandboxDir, machine: Machine, name: str) -> None:
         bind(CGROUPS, where.cgroup_anchor)
     elif machine.cgroup == "v2":
         _own_cgroup_namespace(where, name)
+    # Mounted over, the machine's /sys/fs/cgroup would stay in mountinfo, and slurmd 24.11 reads it.
+    _call("umount2", "/sys", b"/sys", MNT_DETACH)
     mount("sysfs", Path("/sys"), "sysfs", PLAIN)
     if machine.cgroup == "v1":
         bind(where.cgroup_anchor, CGROUPS)

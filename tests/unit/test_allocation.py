@@ -24,7 +24,9 @@ def test_a_task_knows_its_place_in_its_step() -> None:
 
 
 def test_the_job_is_the_step_where_slurm_names_no_step() -> None:
-    a = Allocation.from_env({"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "n[2-1]".replace("2-1", "1-2")})
+    a = Allocation.from_env(
+        {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "n[2-1]".replace("2-1", "1-2")}
+    )
     assert (a.nodes, a.rank, a.restart, a.started, a.is_head) == (("n1", "n2"), 0, 0, None, True)
 
 

@@ -29,7 +29,7 @@ def test_no_port_of_a_block_has_two_roles() -> None:
 @given(st.text(max_size=30), st.integers(1024, 65_536))
 def test_every_candidate_is_below_the_floor_and_none_overlaps(job_id: str, floor: int) -> None:
     bases = [block.base for block in candidates(job_id, floor)]
-    assert all(1024 <= base and base + BLOCK <= floor for base in bases)
+    assert all(base >= 1024 and base + BLOCK <= floor for base in bases)
     ordered = sorted(bases)
     assert all(b - a >= BLOCK for a, b in zip(ordered, ordered[1:], strict=False))
     assert bases == [block.base for block in candidates(job_id, floor)]

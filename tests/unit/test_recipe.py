@@ -65,7 +65,7 @@ def test_a_line_has_a_bounded_length() -> None:
         Recipe(name="r", description="x" * (MAX_LINE + 1))
 
 
-@pytest.mark.parametrize("time", ["04:00:00", "1-00:00:00", "100:00:00", "0-00:00:01", "7-23:59:59"])
+@pytest.mark.parametrize("time", ["04:00:00", "1-00:00:00", "100:00:00", "0-00:00:01"])
 def test_a_wall_time_is_slurms_longest_form(time: str) -> None:
     assert Recipe.model_validate({"name": "r", "slurm": {"time": time}}).slurm.time == time
 

@@ -143,6 +143,27 @@ def test_v2_beside_v1_hierarchies_is_not_used() -> None:
     assert host.cgroup_kind(MOUNTS_V2 + memory, (22, 5)) == "none"
 
 
+@pytest.mark.parametrize(
+    ("kind", "slurm", "starts"),
+    [
+        ("v1", (22, 5), True),
+        ("v2", (23, 11), True),
+        ("none", (21, 8), True),
+        ("none", (22, 5), False),
+        ("none", (23, 11), False),
+        ("none", (24, 11), True),
+    ],
+)
+def test_a_slurm_that_needs_cgroups_is_not_started_without(
+    kind: str, slurm: tuple[int, int], starts: bool
+) -> None:
+    if starts:
+        host.require_cgroups(kind, slurm)
+    else:
+        with pytest.raises(BadInput, match=r"Slurm 2\d\.\d\d needs cgroups"):
+            host.require_cgroups(kind, slurm)
+
+
 def test_the_record_gives_back_what_was_written(where: SandboxDir) -> None:
     spec = Spec(nodes=5, topology=True, share=("/tmp/a", "/tmp/b"))
     layout.write_record(where, spec, V1)

@@ -12,7 +12,7 @@ REMEMBERED = (
     " Reason=None Restarts=0 ExitCode=0:0 RunTime=00:00:02 Partition=main AllocNode:Sid=ctl:0"
     " NodeList=node01 BatchHost=node01 NumNodes=1 CPUs/Task=1 WorkDir=/root StdErr=/dev/null \n"
     "JobId=703 JobName=wrap UserId=root(0) JobState=PENDING Reason=Priority ExitCode=0:0"
-    " RunTime=00:00:00 Partition=main AllocNode:Sid=ctl:0 NodeList=(null) NumNodes=2 WorkDir=/root \n"
+    " RunTime=00:00:00 Partition=main AllocNode:Sid=ctl:0 NodeList=(null) NumNodes=2 WorkDir=/ \n"
 )
 COMPLETED = (
     "JobId=690 UserId=root(0) GroupId=root(0) Name=old JobState=FAILED Partition=main"

@@ -1,4 +1,4 @@
-"""Toy tasks whose answers a program can check; prompts are a function of (seed, step), nothing is downloaded."""
+"""Toy tasks whose answers a program can check; prompts come from a seed, nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def make_task(data: Data) -> Task:
 
 
 def problem_rng(seed: int, stage: str, step: int) -> random.Random:
-    """The generator of one step's prompts: equal arguments give equal prompts, so a resumed run sees the same."""
+    """The generator of one step's prompts: a resumed run draws the same ones."""
     return random.Random(f"{seed}/{stage}/{step}")
 
 
 def score(answer: str, response: str) -> float:
-    """The share of right characters, position by position, over the longer of the two texts; 1 only when equal."""
+    """The share of right characters, position by position, of the longer text; 1 only when equal."""
     right = sum(a == b for a, b in zip(answer, response, strict=False))
     return right / max(len(answer), len(response))

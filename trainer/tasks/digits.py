@@ -54,7 +54,7 @@ class Reverse:
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """`47+08=` -> `055`: both numbers and the sum are padded with zeros, the sum by one digit more."""
+    """`47+08=` -> `055`: numbers are padded with zeros, the sum to one digit more."""
 
     digits: int
 

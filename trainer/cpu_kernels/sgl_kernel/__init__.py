@@ -1,9 +1,9 @@
-"""Stand-in for SGLang's compiled kernel package where no GPU is present: imports succeed, calls refuse.
+"""Stand-in for SGLang's compiled kernel package where there is no GPU: imports succeed, calls refuse.
 
-SGLang imports names of `sgl_kernel` at module level on every platform, and PyPI carries only GPU builds of
-it. On a CPU without AMX the dense models run on SGLang's own native torch paths and call none of those
-names, so a name that raises when called is enough. `trainer.rollout` puts this directory on an engine's
-path only when there is no GPU and no real `sgl_kernel`.
+SGLang imports names of `sgl_kernel` at module level on every platform, and PyPI carries only GPU
+builds of it. On a CPU without AMX the dense models run on SGLang's own native torch paths and call
+none of those names, so a name that raises when called is enough. `trainer.device` puts this
+directory on the path of an engine's process, and of no other, only when there is no GPU.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __version__ = "0.0.0+cpu.stand.in"
 
 
 def __getattr__(name: str) -> Callable[..., NoReturn]:
-    """A function that refuses by name; AttributeError for dunders, so that module probing still works."""
+    """A function that refuses by name; AttributeError for dunders, so that probing still works."""
     if name.startswith("__"):
         raise AttributeError(name)
 

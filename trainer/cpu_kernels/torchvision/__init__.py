@@ -1,8 +1,8 @@
-"""Stand-in for torchvision where no GPU is present: imports succeed, calls refuse.
+"""Stand-in for torchvision where there is no GPU: imports succeed, calls refuse.
 
-SGLang and transformers import names of torchvision at module level for their vision models; PyPI's build
-links CUDA and does not load beside a CPU torch. A text model calls none of these names. Used only together
-with the `sgl_kernel` stand-in (see there).
+SGLang and transformers import names of torchvision at module level for their vision models; PyPI's
+build links CUDA and does not load beside a CPU torch. A text model calls none of these names. Used
+only together with the `sgl_kernel` stand-in (see there).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __version__ = "0.0.0+cpu.stand.in"
 
 
 def refusing(module: str) -> Callable[[str], Callable[..., NoReturn]]:
-    """A module `__getattr__` whose every public name is a function that raises NotImplementedError."""
+    """A module `__getattr__` that makes every public name a function that refuses to run."""
 
     def attribute(name: str) -> Callable[..., NoReturn]:
         if name.startswith("__"):
