@@ -27,9 +27,9 @@ def load_chain(
     an error in it names its own line.
     """
     data = load_mapping(path)
-    chain, base = [path], data
-    while KEY in base:
-        line, parent = _parent(base, chain[-1], find)
+    chain, link = [path], _take(data, path, find)
+    while link is not None:
+        line, parent = link
         if any(_same(parent, seen) for seen in chain):
             steps = [*(str(p) for p in chain), str(parent)]
             raise BadInput(
@@ -37,19 +37,20 @@ def load_chain(
                 where=f"{chain[-1]}:{line}",
                 fix="remove this `extends`",
             )
-        base.pop(KEY)
-        chain.append(parent)
         upper = load_mapping(parent)
-        check(CommentedMap((k, v) for k, v in upper.items() if k != KEY), parent)
-        _fill(data, {k: v for k, v in upper.items() if k not in (KEY, "name")})
-        base = upper
+        link = _take(upper, parent, find)
+        check(upper, parent)
+        _fill(data, {k: v for k, v in upper.items() if k != "name"})
+        chain.append(parent)
     return data
 
 
-def _parent(data: CommentedMap, path: Path, find: Callable[[str], Path]) -> tuple[int, Path]:
-    """The line of `extends` and the file that it names."""
-    name = data[KEY]
+def _take(data: CommentedMap, path: Path, find: Callable[[str], Path]) -> tuple[int, Path] | None:
+    """Remove `extends` from `data`: its line and the file that it names, or None without one."""
+    if KEY not in data:
+        return None
     line = data.lc.data[KEY][0] + 1 if KEY in (data.lc.data or {}) else 1
+    name = data.pop(KEY)
     if not isinstance(name, str) or not name:
         raise BadInput(
             f"{KEY} = {name!r}: the name or path of one file is wanted",

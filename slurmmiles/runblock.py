@@ -149,11 +149,12 @@ def cluster_commands(text: str) -> Iterator[tuple[int, int, str, bool]]:
 
 
 def without_lines(text: str, spans: list[tuple[int, int]]) -> str:
-    """The text with each span of lines replaced by a comment, so that other numbers stay."""
+    """The text with each span of lines replaced by a command that does nothing, line by line."""
     lines = text.splitlines()
     for first, last in spans:
         for number in range(first - 1, last):
-            lines[number] = f"# left out by slurmmiles: {lines[number].strip().rstrip(chr(92))}"
+            was = lines[number].rstrip("\\").strip()
+            lines[number] = f": # left out by slurmmiles: {was}"
     return "\n".join(lines) + "\n"
 
 

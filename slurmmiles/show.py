@@ -101,11 +101,13 @@ def _memory(console: Console, p: Plan) -> None:
 
 
 def _environment(console: Console, p: Plan) -> None:
-    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
-    for name, entry in p.env.items():
-        table.add_row(escape(name), escape(entry.value), escape(entry.origin), escape(entry.why))
+    """One line a variable, for grep and for eyes: the assignment, who decided it, and why."""
     console.print("environment of every Ray process")
-    console.print(table)
+    for name, entry in p.env.items():
+        why = f": {entry.why}" if entry.why else ""
+        console.print(
+            f"  {escape(f'{name}={entry.value}')}  [dim]({escape(entry.origin)}{escape(why)})[/]"
+        )
 
 
 def submitted(run_id: str, job_id: str, run_dir: Path) -> None:

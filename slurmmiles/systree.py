@@ -105,6 +105,10 @@ class TextTree:
                 unread.append(row)
         return cls(files, links, tuple(unread))
 
+    def files(self) -> tuple[tuple[str, str], ...]:
+        """Each file that was saved, with its content."""
+        return tuple((p, c) for p, c in self._files.items() if not p.endswith("/"))
+
     def text(self, path: str) -> str | None:
         if path in self._files:
             return self._files[path]

@@ -1,6 +1,7 @@
-"""`python -m trainer --config trainer.json`: the driver of one run, on the Ray cluster of RAY_ADDRESS.
+"""`python -m trainer --config trainer.json`: the driver of one run on a Ray cluster.
 
-Without RAY_ADDRESS the running cluster of this machine is used and, where there is none, one is started.
+It uses the cluster of RAY_ADDRESS; without that, the one that runs on this machine and, where none
+does, one that it starts. RAY_ADDRESS=local always starts one.
 """
 
 from __future__ import annotations
@@ -18,15 +19,14 @@ from trainer.errors import TrainerError
 
 
 def main() -> int:
-    """Run; 0 when finished, else one sentence on stderr and 1, or 2 for a trainer.json that cannot work."""
+    """Run; 0 when finished, else one sentence on stderr and 1, or 2 for a bad trainer.json."""
     parser = argparse.ArgumentParser(prog="python -m trainer", description=__doc__)
     parser.add_argument("--config", type=Path, required=True, metavar="PATH/trainer.json")
     path = parser.parse_args().config
-    signal.signal(signal.SIGTERM, _unwind)
     try:
         run(load_config(path))
     except TrainerError as error:
-        # Out of an actor comes the error with its remote traceback; the person needs the sentence.
+        # What comes out of an actor carries its remote traceback; a person needs the sentence.
         print(f"error: {getattr(error, 'cause', error)}", file=sys.stderr, flush=True)
         return error.exit_code
     return 0
@@ -34,21 +34,24 @@ def main() -> int:
 
 def run(config: Config) -> None:
     """The whole run: connect, start both halves, train, take everything down."""
-    # After parsing: torch and Ray take seconds to import, which a typing mistake should not.
+    # Not before the config is read: these imports take seconds, a typing mistake should not.
     from trainer import loop
     from trainer.cluster import colocated, ray_connection
     from trainer.device import choose_device
 
     start = time.monotonic()
+    signal.signal(signal.SIGTERM, _unwind)  # importing ray has set its own
     device = choose_device(config.device)
+    address = os.environ.get("RAY_ADDRESS", "auto")
     with (
-        ray_connection(os.environ.get("RAY_ADDRESS", "auto")),
+        ray_connection(address, os.environ, config.work_dir),
         colocated(config, device) as cluster,
     ):
         ranks, engines = cluster.trainer.hosts, cluster.engines.hosts
         print(
-            f"up in {time.monotonic() - start:.1f} s: {len(ranks)} trainer ranks on {_fold(ranks)},"
-            f" {len(engines)} engines on {_fold(engines)}, {cluster.trainer.parameters} parameters",
+            f"up in {time.monotonic() - start:.1f} s: {len(ranks)} trainer ranks on {_fold(ranks)};"
+            f" {len(engines)} engines on {_fold(engines)};"
+            f" {max(cluster.trainer.parameters):,} parameters a rank",
             flush=True,
         )
         loop.run(config, cluster)
@@ -59,7 +62,7 @@ def _fold(hosts: list[str]) -> str:
 
 
 def _unwind(number: int, _frame: FrameType | None) -> None:
-    """A signal unwinds the stack, so that every actor and process of the run is ended on the way out."""
+    """A signal unwinds the stack, so that each actor and process of the run is ended on the way."""
     raise SystemExit(128 + number)
 
 

@@ -1,4 +1,4 @@
-"""Ray actors whose classes are imported where they run, and a way to wait for many that fails at the first failure."""
+"""Ray actors whose classes are imported where they run, and calls that fail at first failure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import ray
+from ray.exceptions import RayActorError
 
+from trainer.errors import TrainerError
 from trainer.placement import Node
 
 CPUS = 0.1  # ranks and engines take turns on the same cores, so none reserves a whole one
@@ -16,16 +18,20 @@ CPUS = 0.1  # ranks and engines take turns on the same cores, so none reserves a
 class Hosted:
     """Holds an object of the class at `path` ("module:Class") and calls its methods by name.
 
-    The driver so never imports Megatron or SGLang, which take seconds; each actor's process does.
+    So the driver never imports Megatron or SGLang, which take seconds; each actor's process does.
     """
 
     def __init__(self, path: str, *args: object) -> None:
-        module, name = path.split(":")
-        self._object = getattr(importlib.import_module(module), name)(*args)
+        module, self._name = path.split(":")
+        self._object = getattr(importlib.import_module(module), self._name)(*args)
 
     def call(self, method: str, *args: object) -> Any:
         """The result of `method(*args)`."""
         return getattr(self._object, method)(*args)
+
+    def __repr__(self) -> str:
+        """The name that Ray puts before each line of this process's output."""
+        return self._name
 
 
 def start(
@@ -47,20 +53,33 @@ def call_all(
     *args: object,
     timeout: float | None = None,
 ) -> list[Any]:
-    """`method(*args)` on every actor at once, results in their order.
+    """`method(*args)` on every actor at once; results, and errors, as of `wait_all`."""
+    refs = [actor.call.remote(method, *args) for actor in actors]
+    return wait_all(refs, method, timeout=timeout)
 
-    Raises the first failure as soon as it is known: in a collective call the other ranks may wait for the
-    failed one until their own timeout. Raises ray.exceptions.GetTimeoutError after `timeout` seconds.
+
+def wait_all(
+    refs: Sequence[ray.ObjectRef], what: str, *, timeout: float | None = None
+) -> list[Any]:
+    """The values of `refs` in order; `what` names the call in errors.
+
+    Raises the first failure as soon as it is known: in a collective call the other ranks may wait
+    for the failed one until their own timeout. Raises TrainerError when an actor's process has died
+    or none has answered for `timeout` seconds; what an actor raised is raised as it is.
     """
-    return wait_all([actor.call.remote(method, *args) for actor in actors], timeout=timeout)
-
-
-def wait_all(refs: Sequence[ray.ObjectRef], *, timeout: float | None = None) -> list[Any]:
-    """The values of `refs` in order; raises as `call_all` does."""
     pending = list(refs)
-    while pending:
-        done, pending = ray.wait(pending, timeout=timeout)
-        if not done:
-            raise ray.exceptions.GetTimeoutError(f"{len(pending)} actors gave no answer in {timeout:g} s")
-        ray.get(done)
-    return ray.get(list(refs))
+    try:
+        while pending:
+            done, pending = ray.wait(pending, timeout=timeout)
+            if not done:
+                raise TrainerError(f"{what}: no answer in {timeout:g} s")
+            ray.get(done)
+        return ray.get(list(refs))
+    except RayActorError as error:
+        raise TrainerError(f"{what}: a process of the run died: {_reason(error)}") from None
+
+
+def _reason(error: RayActorError) -> str:
+    """Ray's explanation in one line, without its advice."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return " ".join(lines)[:400]

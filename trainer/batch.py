@@ -46,4 +46,11 @@ def _pad(
         tokens_BT[row, :end] = torch.tensor([*prompt, *response])
         mask_BT[row, start:end] = 1.0
         logprobs_BT[row, start:end] = torch.tensor(logprobs[row])
-    return TrainBatch(tokens_BT, mask_BT, logprobs_BT, torch.tensor(advantages))
+    return TrainBatch(
+        tokens_BT=tokens_BT,
+        loss_mask_BT=mask_BT,
+        advantages_B=torch.tensor(advantages),
+        rollout_logprobs_BT=logprobs_BT,
+        old_logprobs_BT=torch.zeros(shape),
+        ref_logprobs_BT=torch.zeros(shape),
+    )

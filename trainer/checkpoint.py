@@ -1,7 +1,7 @@
-"""Save and resume through Megatron's distributed checkpoints, with a tracker file that is only ever whole.
+"""Save and resume through Megatron's distributed checkpoints; the tracker names whole ones only.
 
-A save is `dir/iter_0000012/` (all ranks write into it), then `dir/latest_checkpointed_iteration.txt`
-by rename: a crash in between leaves the tracker at the last complete save.
+A save is `dir/iter_0000012/`, written by all ranks, and then, by rename, the tracker
+`dir/latest_checkpointed_iteration.txt`: a crash in between leaves it at the last complete save.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ def load(model: TrainerModel, directory: Path, step: int) -> None:
     saved = iteration_dir(directory, step)
     state = dist_checkpointing.load(_state(model, loading=True), str(saved))
     model.ddp.module.load_state_dict(state["model"])
-    with torch.no_grad():  # float32 parameters are their own main copy, which it overwrites in place
+    with (
+        torch.no_grad()
+    ):  # float32 parameters are their own main copy, which it overwrites in place
         model.optimizer.load_state_dict(state["optimizer"])
     for group, states in _adam_states(model):
         # Megatron restores the update count in the group only; torch's Adam reads it per parameter,
@@ -79,7 +81,7 @@ def _state(model: TrainerModel, *, loading: bool) -> dict[str, object]:
 
 
 def _adam_states(model: TrainerModel) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """(parameter group, state) of every shard, allocated as torch's Adam does before its first update.
+    """(parameter group, state) of every shard, allocated as torch's Adam does at its first update.
 
     Megatron reads the states to describe them to the checkpoint, so they must exist before that.
     """

@@ -1,9 +1,10 @@
-"""Connect to Ray, start the actors of both halves on their nodes, and take everything down again."""
+"""Connect to Ray, start the actors of both halves on their nodes, and end all of it again."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import secrets
+from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,13 +13,13 @@ import ray
 from trainer.actors import call_all, start
 from trainer.config import Config
 from trainer.device import Device
-from trainer.rollout import Engines
 from trainer.errors import TrainerError
 from trainer.placement import Node, choose_nodes
+from trainer.rollout import Engines
 from trainer.trainer_group import TrainerGroup
 
 ROOT = Path(__file__).parent.parent  # the directory that `import trainer` finds this package in
-# Megatron and SGLang warn at import, in every process, of each optional package that is not installed.
+# Megatron and SGLang warn at import, in every process, of each optional package that is missing.
 QUIET = {"PYTHONWARNINGS": "ignore::UserWarning,ignore::FutureWarning"}
 SHUTDOWN_S = 20.0
 
@@ -32,18 +33,37 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def ray_connection(address: str) -> Iterator[None]:
-    """A connection to the Ray cluster at `address`; "auto" means the running one, else one started here."""
+def ray_connection(address: str, env: MutableMapping[str, str], work_dir: Path) -> Iterator[None]:
+    """A connection to the Ray cluster at `address`, taken down on exit; raises TrainerError.
+
+    "auto" is the cluster that runs on this machine and, where none does, one started here; "local"
+    always starts one. One started here uses the token that `env`, this process's environment,
+    names, else one in `work_dir`: Ray would write it into the user's home.
+    """
     try:
-        ray.init(address=address)
+        if address != "local":
+            ray.init(address=address)
     except ConnectionError as error:
         if address != "auto":
             raise TrainerError(f"ray: no cluster at {address}: {error}") from None
-        ray.init(include_dashboard=False)
+    if not ray.is_initialized():
+        if not any(name.startswith("RAY_AUTH_") for name in env):
+            env["RAY_AUTH_TOKEN_PATH"] = str(_new_token(work_dir))
+        ray.init(address="local", include_dashboard=False)
     try:
         yield
     finally:
         ray.shutdown()
+
+
+def _new_token(work_dir: Path) -> Path:
+    """A file of mode 600 with a fresh secret."""
+    path = work_dir / "ray_token"
+    work_dir.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    path.touch(mode=0o600)
+    path.write_text(secrets.token_hex(32))
+    return path
 
 
 @contextlib.contextmanager
@@ -58,7 +78,7 @@ def colocated(config: Config, device: Device) -> Iterator[Cluster]:
         trainer = TrainerGroup(ranks)
         yield Cluster(trainer, Engines(engines, config.rollout.start_timeout_s))
     finally:
-        with contextlib.suppress(ray.exceptions.RayError):
+        with contextlib.suppress(TrainerError, ray.exceptions.RayError):
             call_all(engines, "shutdown", timeout=SHUTDOWN_S)
         for actor in [*engines, *ranks]:
             ray.kill(actor)

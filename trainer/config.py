@@ -1,4 +1,4 @@
-"""`trainer.json` as frozen values: every key known, every rule across keys checked before any start.
+"""`trainer.json` as frozen values: every key known, every rule across keys checked before a start.
 
 Keys have the names of Megatron's and miles' flags where those exist (`--rollout-batch-size` ->
 rollout_batch_size). Nothing here imports torch: a file can be checked where it is not installed.
@@ -81,7 +81,7 @@ class Rollout(Section):
 
 
 class Optimizer(Section):
-    """Adam in Megatron's distributed optimizer; the rate rises linearly over the warm-up, then stays."""
+    """Adam in Megatron's distributed optimizer; the rate warms up linearly, then stays."""
 
     lr: Positive = 3e-4
     lr_warmup_iters: Natural = 0
@@ -95,8 +95,8 @@ class Algorithm(Section):
     """GRPO: `num_rollout` steps, each of `num_steps_per_rollout` clipped updates on its samples.
 
     `micro_batch_size` 0 takes all samples of a rank's update at once. `kl_loss_coef` weighs the KL
-    divergence from the policy before step 0. `sft_steps` supervised updates may come first; they are
-    not counted as steps. With `target_reward` the run ends early, once the mean reward was that
+    divergence from the policy before step 0. `sft_steps` supervised updates may come first; they
+    are not counted as steps. With `target_reward` the run ends early, once the mean reward was that
     high in `target_steps` steps in a row.
     """
 

@@ -2,8 +2,8 @@
 
 Megatron-core 0.16-0.19 names the CUDA device in some 270 places. `cpu_device()` makes those places
 mean the CPU while it is entered: a torch function mode answers device="cuda" with "cpu", and
-stand-ins take the place of the public `torch.cuda` functions that Megatron calls. Megatron itself is
-untouched, and `trainer.device` enters this only when there is no GPU.
+stand-ins take the place of the public `torch.cuda` functions that Megatron calls. Megatron itself
+is untouched, and `trainer.device` enters this only when there is no GPU.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _stand_ins() -> dict[str, object]:
 
 @contextlib.contextmanager
 def cpu_device() -> Iterator[None]:
-    """While entered (in this thread), CUDA means the CPU; raises RuntimeError where there is a GPU."""
+    """While entered (in this thread) CUDA means the CPU; raises RuntimeError where there is a GPU."""
     if torch.cuda.is_available():
         raise RuntimeError("cpu_device() on a machine with a GPU would hide it")
     stand_ins = _stand_ins()

@@ -1,4 +1,4 @@
-"""The one place that knows the device: what Megatron, torch.distributed, Ray and SGLang hear of it."""
+"""The one place that knows the device: what Megatron, torch, Ray and SGLang hear of it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The errors that a person reads, each one sentence, with the exit code that the driver ends with.
 
-    TrainerError        1   the run started and cannot go on
-    └── ConfigError     2   trainer.json cannot be run as it is
+TrainerError        1   the run started and cannot go on
+└── ConfigError     2   trainer.json cannot be run as it is
 """
 
 from __future__ import annotations
@@ -14,6 +14,6 @@ class TrainerError(Exception):
 
 
 class ConfigError(TrainerError):
-    """trainer.json is missing, is no JSON, or holds a value that cannot work; nothing was started."""
+    """trainer.json is missing, is no JSON or holds a value that cannot work; nothing started."""
 
     exit_code = 2

@@ -1,8 +1,8 @@
-"""Colocated GRPO, in order: generate -> release -> train -> resume -> update weights -> check and report.
+"""Colocated GRPO, in order: generate, release, train, resume, update weights, check and report.
 
-Left out on purpose: a reference model and its KL term, a critic, partial rollouts. The old log-probs of the
-ratio are Megatron's; SGLang's, recorded at generation with the same weights, are compared with them every
-step, and a run whose two halves disagree is ended rather than trained on.
+Left out on purpose: a critic, partial rollouts, training on stale samples. The old log-probs of the
+ratio are Megatron's; SGLang's, recorded at generation with the same weights, are compared with them
+every step, and a run whose two halves disagree is ended rather than trained on.
 """
 
 from __future__ import annotations
@@ -20,15 +20,17 @@ from trainer.types import Group, TrainStats
 
 
 def run(config: Config, cluster: Cluster) -> None:
-    """Train until `num_rollout` steps are done or the target reward holds; raises TrainerError when it cannot."""
-    trainer, engines, algorithm = cluster.trainer, cluster.engines, config.algorithm
-    prompts = Prompts(config)
-    first = resume_or_warm_up(config, cluster, prompts)
+    """Train until `num_rollout` steps are done or the target reward holds.
+
+    Raises TrainerError when the run cannot go on.
+    """
+    trainer, engines, prompts = cluster.trainer, cluster.engines, Prompts(config)
+    first = prepare(config, cluster, prompts)
     metrics = MetricsFile(config.metrics, keep_before=first)
     engines.update_weights(trainer.export_weights())
 
-    rewards: deque[float] = deque(maxlen=algorithm.target_steps)
-    for step in range(first, algorithm.num_rollout):
+    rewards: deque[float] = deque(maxlen=config.algorithm.target_steps)
+    for step in range(first, config.algorithm.num_rollout):
         watch = Stopwatch()
         with watch.phase("generate"):
             problems = prompts.problems(step)
@@ -43,41 +45,56 @@ def run(config: Config, cluster: Cluster) -> None:
             sent = engines.update_weights(trainer.export_weights())
         line = measure(step, groups, stats, watch, sent, cluster)
         metrics.write(line)
-        check_agreement(stats, algorithm.max_logprob_diff)
+        check_agreement(stats, config.algorithm.max_logprob_diff)
         if config.checkpoint.interval and (step + 1) % config.checkpoint.interval == 0:
             trainer.save(config.checkpoint.dir, step)
         rewards.append(line.reward_mean)
-        if reached(rewards, algorithm.target_reward):
-            print(f"target reward {algorithm.target_reward} held for {len(rewards)} steps", flush=True)
+        if reached(rewards, config.algorithm.target_reward):
+            print(f"target reward held for {len(rewards)} steps, done", flush=True)
             return
 
 
-def resume_or_warm_up(config: Config, cluster: Cluster, prompts: Prompts) -> int:
-    """Load the last checkpoint, or run the supervised warm-up from random weights; returns the first step."""
-    resume = config.checkpoint.resume == "auto"
-    saved = cluster.trainer.resume(config.checkpoint.dir) if resume else None
-    if saved is not None:
-        print(f"resumed at step {saved + 1}", flush=True)
-        return saved + 1
-    for step in range(config.algorithm.sft_steps):
-        loss = cluster.trainer.sft(prompts.supervised(step), config.algorithm.sft_lr)
-        if step == config.algorithm.sft_steps - 1:
-            print(f"supervised warm-up: {step + 1} steps, loss {loss:.3f}", flush=True)
-    return 0
+def prepare(config: Config, cluster: Cluster, prompts: Prompts) -> int:
+    """Warm up from random weights, or load the last checkpoint; returns the first step to run.
+
+    The reference of the KL term is the policy before step 0: a resumed run makes it again, as the
+    first run did, before it loads.
+    """
+    trainer, checkpoint, kl = cluster.trainer, config.checkpoint, config.algorithm.kl_loss_coef > 0
+    saved = trainer.latest_step(checkpoint.dir) if checkpoint.resume == "auto" else None
+    if saved is None or kl:
+        warm_up(config, cluster, prompts)
+    if kl:
+        trainer.keep_reference()
+    if saved is None:
+        return 0
+    trainer.load(checkpoint.dir, saved)
+    print(f"resumed at step {saved + 1}", flush=True)
+    return saved + 1
+
+
+def warm_up(config: Config, cluster: Cluster, prompts: Prompts) -> None:
+    """The supervised updates that the config asks for, on right answers."""
+    losses = [
+        cluster.trainer.sft(prompts.supervised(step), config.algorithm.sft_lr)
+        for step in range(config.algorithm.sft_steps)
+    ]
+    if losses:
+        print(f"supervised warm-up: {len(losses)} steps, loss {losses[-1]:.3f}", flush=True)
 
 
 def learning_rate(config: Config, step: int) -> float:
-    """Linear warm-up over `lr_warmup_steps`, constant after."""
+    """Linear over the first `lr_warmup_iters` steps, constant after."""
     optimizer = config.optimizer
-    return optimizer.lr * min(1.0, (step + 1) / max(1, optimizer.lr_warmup_steps))
+    return optimizer.lr * min(1.0, (step + 1) / max(1, optimizer.lr_warmup_iters))
 
 
 def check_agreement(stats: TrainStats, bound: float) -> None:
-    """Raise TrainerError when Megatron and SGLang give their samples different log-probs."""
+    """Raise TrainerError when Megatron and SGLang give the same samples different log-probs."""
     if not stats.logprob_diff <= bound:  # NaN is a disagreement too
         raise TrainerError(
-            f"logprob_diff {stats.logprob_diff:.2e} is above algorithm.max_logprob_diff = {bound:.0e}: "
-            "Megatron and SGLang do not compute the same policy, the weights are not in sync"
+            f"logprob_diff is {stats.logprob_diff:.1e}, algorithm.max_logprob_diff {bound:.1e}:"
+            " Megatron and SGLang do not hold the same policy, their weights are not in sync"
         )
 
 
@@ -89,7 +106,7 @@ def reached(rewards: deque[float], target: float | None) -> bool:
 def measure(
     step: int, groups: list[Group], stats: TrainStats, watch: Stopwatch, sent: int, cluster: Cluster
 ) -> StepMetrics:
-    """Everything that one step reports."""
+    """Everything that one step reports; `sent` is the bytes of weights handed to the engines."""
     samples = [sample for group in groups for sample in group.samples]
     rewards = [sample.reward for sample in samples]
     tokens = sum(len(sample.response_ids) for sample in samples)
@@ -102,12 +119,13 @@ def measure(
         logprob_diff=stats.logprob_diff,
         loss=stats.loss,
         grad_norm=stats.grad_norm,
+        kl=stats.kl,
         clip_fraction=stats.clip_fraction,
         seconds=seconds,
         tokens=tokens,
         tokens_per_s=tokens / seconds["total"],
         response_len_mean=tokens / len(samples),
         weight_sync_gb_per_s=sent / seconds["update_weights"] / 1e9,
-        nodes=cluster.trainer.hosts,
-        engine_nodes=cluster.engines.hosts,
+        nodes=list(dict.fromkeys(cluster.trainer.hosts)),
+        engine_nodes=list(dict.fromkeys(cluster.engines.hosts)),
     )

@@ -33,7 +33,7 @@ def policy_loss(
 
 
 def kl_loss(logprobs_BT: Tensor, reference_BT: Tensor, mask_BT: Tensor) -> Tensor:
-    """The low-variance estimate of KL(policy || reference), summed over masked tokens; never negative.
+    """The low-variance, never negative estimate of KL(policy || reference), summed over tokens.
 
     exp(r - l) - (r - l) - 1. Source: GRPO, arXiv:2402.03300, equation 4 (Schulman's k3 estimator).
     """

@@ -1,4 +1,4 @@
-"""Build the Megatron half: process groups, the GPT model in Megatron's DDP, and its distributed optimizer."""
+"""Build the Megatron half: process groups, the GPT model in Megatron's DDP, its optimizer."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ import torch
 import torch.nn.functional as F
 from megatron.core import parallel_state as mpu
 from megatron.core import tensor_parallel
-from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig
-from megatron.core.distributed import finalize_model_grads
+from megatron.core.distributed import (
+    DistributedDataParallel,
+    DistributedDataParallelConfig,
+    finalize_model_grads,
+)
 from megatron.core.models.gpt import GPTModel
 from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
 from megatron.core.optimizer import MegatronOptimizer, OptimizerConfig, get_megatron_optimizer
@@ -35,7 +38,7 @@ class TrainerModel:
 
 
 def join_world(at: Rendezvous, parallel: Parallel, device: Device, seed: int) -> None:
-    """Join torch.distributed and make Megatron's groups (rank order tp-cp-ep-dp-pp); seeds this rank's generator."""
+    """Join torch.distributed, make Megatron's groups (rank order tp-cp-ep-dp-pp), seed this rank."""
     torch.distributed.init_process_group(
         backend=device.collectives,
         init_method=f"tcp://{at.host}:{at.port}",
@@ -46,8 +49,8 @@ def join_world(at: Rendezvous, parallel: Parallel, device: Device, seed: int) ->
     mpu.initialize_model_parallel(
         tensor_model_parallel_size=parallel.tp, pipeline_model_parallel_size=parallel.pp
     )
-    # Stages hold different layers, so each draws from its own stream; tensor-parallel ranks draw the same
-    # full matrix and keep their slice (use_cpu_initialization).
+    # Stages hold different layers, so each draws from its own stream; tensor-parallel ranks draw the
+    # same full matrix and keep their slice (use_cpu_initialization).
     torch.manual_seed(seed + 100 * mpu.get_pipeline_model_parallel_rank())
     tensor_parallel.model_parallel_cuda_manual_seed(seed, inference_rng_tracker=True)
 
@@ -97,7 +100,7 @@ def build(config: Config, device: Device) -> TrainerModel:
         pre_process=mpu.is_pipeline_first_stage(),
         post_process=mpu.is_pipeline_last_stage(),
         position_embedding_type="rope",
-        rotary_base=int(model.rope_theta),
+        rotary_base=model.rope_theta,
         share_embeddings_and_output_weights=model.tie_word_embeddings,
     )
     ddp = DistributedDataParallel(

@@ -15,10 +15,11 @@ from pathlib import Path
 class StepMetrics:
     """What one step says of itself; the fields are the keys of a line of metrics.jsonl.
 
-    Rewards and `accuracy` (share of samples that are exactly right) are of this step's samples, made by the
-    weights before its update. `logprob_diff` is the mean |Megatron - SGLang| over their tokens, same weights.
-    `tokens` are response tokens; `tokens_per_s` is over the whole step; `seconds` holds generate, train,
-    update_weights, total.
+    Rewards and `accuracy` (the share of samples that are exactly right) are of this step's samples,
+    made by the weights before its updates. `logprob_diff` is the mean |Megatron's log-prob -
+    SGLang's| of their tokens under those weights. `tokens` are response tokens, `tokens_per_s` is
+    over the whole step. `seconds` has a key per phase and `total`. `nodes` are the host names of
+    trainer ranks, `engine_nodes` those of engines.
     """
 
     step: int
@@ -28,6 +29,7 @@ class StepMetrics:
     logprob_diff: float
     loss: float
     grad_norm: float
+    kl: float
     clip_fraction: float
     seconds: dict[str, float]
     tokens: int
@@ -42,9 +44,10 @@ class StepMetrics:
         s = self.seconds
         return (
             f"step {self.step:4d}  reward {self.reward_mean:.3f}  exact {self.accuracy:.3f}"
-            f"  logprob_diff {self.logprob_diff:.1e}  loss {self.loss:+.4f}  grad {self.grad_norm:.2f}"
-            f"  {s['total']:.2f} s (generate {s['generate']:.2f}, train {s['train']:.2f},"
-            f" update_weights {s['update_weights']:.2f})  {self.tokens_per_s:.0f} tokens/s"
+            f"  logprob_diff {self.logprob_diff:.1e}  loss {self.loss:+.4f}"
+            f"  grad {self.grad_norm:.2f}  {s['total']:.2f} s (generate {s['generate']:.2f},"
+            f" train {s['train']:.2f}, update_weights {s['update_weights']:.2f})"
+            f"  {self.tokens_per_s:.0f} tokens/s"
         )
 
 
@@ -57,6 +60,7 @@ class Stopwatch:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
+        """Adds the time of the `with` block to phase `name`."""
         start = time.perf_counter()
         yield
         self._phases[name] = self._phases.get(name, 0.0) + time.perf_counter() - start
@@ -70,7 +74,7 @@ class MetricsFile:
     """Appends one line per step, visible to readers at once."""
 
     def __init__(self, path: Path, *, keep_before: int) -> None:
-        """Opens `path`, keeping only lines of steps before `keep_before` (a resumed run repeats the rest)."""
+        """Opens `path`, dropping lines of steps from `keep_before` on: this run repeats them."""
         path.parent.mkdir(parents=True, exist_ok=True)
         kept = [line for line in _lines(path) if json.loads(line)["step"] < keep_before]
         partial = path.with_name(path.name + ".partial")
@@ -86,7 +90,7 @@ class MetricsFile:
 
 
 def _lines(path: Path) -> list[str]:
-    """The complete lines of `path`; a line that a killed run left half-written is dropped."""
+    """The whole lines of `path`, without one that a killed run left half-written."""
     if not path.exists():
         return []
     return [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]

@@ -1,4 +1,4 @@
-"""The Hugging Face directory that SGLang starts from: a config and a tokenizer made here, no weights.
+"""The Hugging Face directory that SGLang starts from: config and tokenizer, made here, no weights.
 
 SGLang starts with dummy weights and receives the real ones from Megatron before the first rollout.
 """

@@ -74,7 +74,7 @@ class Policy:
             group["lr"] = lr
 
     def _run(self, step: ForwardStep, batch: TrainBatch, *, forward_only: bool) -> list[Tensor]:
-        """What `step`'s second function returned for each microbatch; empty before the last stage."""
+        """What `step`'s second function gave for each microbatch; empty before the last stage."""
         count, length = batch.tokens_BT.shape
         size = self._micro or count
         done: list[Tensor] = self._forward_backward(
@@ -93,9 +93,7 @@ class Policy:
     def _logits(ddp: torch.nn.Module, part: TrainBatch) -> Tensor:
         """[B, T, V] on the last stage, else hidden states; causal, so right padding is not seen."""
         positions = torch.arange(part.tokens_BT.shape[1]).expand_as(part.tokens_BT)
-        output: Tensor = ddp(
-            input_ids=part.tokens_BT, position_ids=positions, attention_mask=None
-        )
+        output: Tensor = ddp(input_ids=part.tokens_BT, position_ids=positions, attention_mask=None)
         return output
 
     def _gather(self, logits_BTV: Tensor, part: TrainBatch) -> Tensor:

@@ -1,4 +1,4 @@
-"""The data of one run: which problems a step asks, as token ids, and what the responses are worth."""
+"""The data of one run: which problems a step asks, as token ids, and what responses are worth."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Prompts:
         return self._draw("grpo", step, self._prompts)
 
     def requests(self, problems: Sequence[Problem]) -> list[tuple[int, ...]]:
-        """The prompts to generate for: each problem `n_samples_per_prompt` times, its samples adjacent."""
+        """The prompts to generate for: each problem n_samples_per_prompt times, adjacent."""
         prompts = [self._encode(problem.prompt) for problem in problems]
         return [prompt for prompt in prompts for _ in range(self._samples)]
 
@@ -68,5 +68,5 @@ class Prompts:
         )
 
     def _text(self, ids: Sequence[int]) -> str:
-        """One character per token before <eos>; a token that is no character becomes a blank, which no answer has."""
+        """One character per token but <eos>; unused ids become a blank, which no answer has."""
         return "".join(self._tokenizer.id_to_token(i) or " " for i in ids if i != EOS_ID)

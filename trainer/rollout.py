@@ -2,42 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import ray
 
 from trainer.actors import call_all, wait_all
-from trainer.errors import TrainerError
 from trainer.types import Generated
 
 
 class Engines:
-    """The driver's view of all engines."""
+    """One engine per node, in order of nodes."""
 
     def __init__(self, actors: list[ray.actor.ActorHandle], start_timeout_s: float) -> None:
         """Waits until every engine is up; raises TrainerError when one is not in time."""
         self._actors = actors
-        try:
-            self.hosts: list[str] = call_all(actors, "host", timeout=start_timeout_s)
-        except ray.exceptions.GetTimeoutError:
-            raise TrainerError(
-                f"rollout: an SGLang engine was not up after {start_timeout_s:g} s"
-            ) from None
+        self.hosts: list[str] = call_all(actors, "host", timeout=start_timeout_s)
 
-    def generate(self, prompts: list[tuple[int, ...]]) -> list[Generated]:
+    def generate(self, prompts: Sequence[tuple[int, ...]]) -> list[Generated]:
         """One response per prompt, in order; engine i takes the i-th contiguous share."""
         share = -(-len(prompts) // len(self._actors))
-        parts = [prompts[i : i + share] for i in range(0, len(prompts), share)]
         refs = [
-            actor.call.remote("generate", part) for actor, part in zip(self._actors, parts, strict=False)
+            actor.call.remote("generate", prompts[i * share : (i + 1) * share])
+            for i, actor in enumerate(self._actors)
+            if i * share < len(prompts)
         ]
-        return [generated for part in wait_all(refs) for generated in part]
+        return [response for part in wait_all(refs, "generate") for response in part]
 
     def release(self) -> None:
+        """Give weights' and cache's memory to the trainer."""
         call_all(self._actors, "release")
 
     def resume(self) -> None:
+        """Take the memory back; `update_weights` must follow."""
         call_all(self._actors, "resume")
 
-    def update_weights(self, shares: list[ray.ObjectRef]) -> int:
+    def update_weights(self, shares: Sequence[ray.ObjectRef]) -> int:
         """Hand every engine the weights that `shares` refer to; each node fetches them itself.
 
         Returns the bytes handed over to all engines together.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import socket
 from pathlib import Path
 
@@ -15,13 +14,14 @@ from torch import Tensor
 from trainer import checkpoint, megatron, weight_sync
 from trainer.config import Config
 from trainer.device import Device
-from trainer.loss import nll_loss, policy_loss
+from trainer.loss import kl_loss, nll_loss, policy_loss
 from trainer.policy import Policy
+from trainer.reference import Reference
 from trainer.types import FlatWeights, Rendezvous, TrainBatch, TrainStats
 
 
 class TrainerRank:
-    """Methods are collective: the driver's TrainerGroup calls them on all ranks at once."""
+    """Methods are collective: the driver's TrainerGroup calls each on all ranks at once."""
 
     def __init__(self, config: Config, device: Device, threads: int) -> None:
         self.config, self._device = config, device
@@ -38,40 +38,46 @@ class TrainerRank:
 
     def build(self, at: Rendezvous) -> int:
         """Join the world and build the model; returns its parameter count on this rank."""
-        config = self.config
-        megatron.join_world(at, config.parallel, self._device, config.seed)
-        model = megatron.build(config, self._device)
-        self.policy = Policy(
-            model, config.algorithm.micro_batch_size, config.rollout.temperature
-        )
+        megatron.join_world(at, self.config.parallel, self._device, self.config.seed)
+        model = megatron.build(self.config, self._device)
+        algorithm, rollout = self.config.algorithm, self.config.rollout
+        self.policy = Policy(model, algorithm.micro_batch_size, rollout.temperature)
+        self._reference: Reference | None = None
         return sum(p.numel() for p in model.ddp.parameters())
 
     def sft(self, batch: TrainBatch, lr: float) -> float:
         """One supervised update; returns the mean negative log-likelihood of the trained tokens."""
+
+        def loss(logprobs_BT: Tensor, part: TrainBatch) -> tuple[Tensor, Tensor]:
+            nll = nll_loss(logprobs_BT, part.loss_mask_BT)
+            return nll, nll.detach().reshape(1)
+
         self.policy.set_lr(lr)
-        sums, _ = self.policy.update(self._mine(batch), None, _sft_loss)
-        return _from_last_stage(sums / batch.loss_mask_BT.sum())[0].item()
+        sums, _ = self.policy.update(self._mine(batch), loss, reported=1)
+        return float(_from_last_stage(sums / batch.loss_mask_BT.sum()))
+
+    def keep_reference(self) -> None:
+        """From now on the KL term of the loss pulls towards the weights of this moment."""
+        self._reference = Reference(self.policy)
 
     def train(self, batch: TrainBatch, lr: float) -> TrainStats:
-        """All updates of one step. Old log-probs are Megatron's own, taken before the first update."""
+        """All updates of one step; old log-probs are this half's own, before the first update."""
         self.policy.set_lr(lr)
         mine = self._mine(batch)
         old_BT = self.policy.log_probs(mine)
-        diff = self._logprob_diff(mine, old_BT) / batch.loss_mask_BT.sum()
-        algorithm = self.config.algorithm
-        loss = functools.partial(
-            _grpo_loss, eps_clip=algorithm.eps_clip, eps_clip_high=algorithm.eps_clip_high
-        )
-        sums, norm = torch.zeros(2), 0.0
+        mine = mine.replace(old_logprobs_BT=old_BT)
+        if self._reference is not None:
+            mine = mine.replace(ref_logprobs_BT=self._reference.log_probs(mine))
+        sums, norm = torch.zeros(3), 0.0
         size = self.config.samples_per_update
         for start in range(0, len(mine.tokens_BT), size):
-            rows = slice(start, start + size)
-            old = None if old_BT is None else old_BT[rows]
-            update_sums, norm = self.policy.update(mine.rows(rows), old, loss)
-            sums += update_sums
-        mean = sums / batch.loss_mask_BT.sum()
-        loss_mean, clipped, diff_mean = _from_last_stage(torch.cat([mean, diff])).tolist()
-        return TrainStats(loss_mean, norm, diff_mean, clipped)
+            part_sums, norm = self.policy.update(
+                mine.rows(slice(start, start + size)), self._grpo_loss, reported=3
+            )
+            sums += part_sums
+        sums = torch.cat([sums, self._logprob_diff(mine)])
+        loss, kl, clipped, diff = _from_last_stage(sums / batch.loss_mask_BT.sum()).tolist()
+        return TrainStats(loss, norm, kl, clipped, diff)
 
     def export_weights(self) -> FlatWeights | None:
         """This stage's weights under their HF names, from its first rank; None from the others."""
@@ -90,42 +96,38 @@ class TrainerRank:
         checkpoint.load(self.policy.model, directory, step)
 
     def _mine(self, batch: TrainBatch) -> TrainBatch:
-        """Every dp-th sample: neighbours are samples of one prompt, so each rank sees all prompts."""
+        """Every dp-th sample: neighbours share a prompt, so each rank sees all prompts."""
         rank, world = mpu.get_data_parallel_rank(), mpu.get_data_parallel_world_size()
         return batch.rows(slice(rank, None, world))
 
-    def _logprob_diff(self, batch: TrainBatch, logprobs_BT: Tensor | None) -> Tensor:
-        """Sum over all samples of |Megatron's log-prob - SGLang's| on response tokens, [1]."""
-        total = torch.zeros(1)
-        if logprobs_BT is not None:
-            gap_BT = (logprobs_BT - batch.rollout_logprobs_BT).abs()
-            total += (gap_BT * batch.loss_mask_BT).sum()
+    def _grpo_loss(self, logprobs_BT: Tensor, part: TrainBatch) -> tuple[Tensor, Tensor]:
+        """The clipped surrogate plus the weighted KL term; reports loss, KL and clipped tokens."""
+        algorithm = self.config.algorithm
+        loss, clipped = policy_loss(
+            logprobs_BT,
+            part.old_logprobs_BT,
+            part.advantages_B,
+            part.loss_mask_BT,
+            eps_clip=algorithm.eps_clip,
+            eps_clip_high=algorithm.eps_clip_high,
+        )
+        kl = torch.zeros(())
+        if algorithm.kl_loss_coef > 0:
+            kl = kl_loss(logprobs_BT, part.ref_logprobs_BT, part.loss_mask_BT)
+        total = loss + algorithm.kl_loss_coef * kl
+        return total, torch.stack([total.detach(), kl.detach(), clipped])
+
+    def _logprob_diff(self, mine: TrainBatch) -> Tensor:
+        """Sum over the step's response tokens of |Megatron's log-prob - SGLang's|, [1]."""
+        gap_BT = (mine.old_logprobs_BT - mine.rollout_logprobs_BT).abs()
+        total = (gap_BT * mine.loss_mask_BT).sum().reshape(1)
         torch.distributed.all_reduce(total, group=mpu.get_data_parallel_group())
         return total
 
 
-def _grpo_loss(
-    logprobs_BT: Tensor, part: TrainBatch, old_BT: Tensor, *, eps_clip: float, eps_clip_high: float
-) -> tuple[Tensor, Tensor]:
-    loss, clipped = policy_loss(
-        logprobs_BT,
-        old_BT,
-        part.advantages_B,
-        part.loss_mask_BT,
-        eps_clip=eps_clip,
-        eps_clip_high=eps_clip_high,
-    )
-    return loss, torch.stack([loss.detach(), clipped])
-
-
-def _sft_loss(logprobs_BT: Tensor, part: TrainBatch, _old_BT: Tensor) -> tuple[Tensor, Tensor]:
-    loss = nll_loss(logprobs_BT, part.loss_mask_BT)
-    return loss, torch.stack([loss.detach(), torch.zeros(())])
-
-
 def _from_last_stage(values: Tensor) -> Tensor:
     """What the last pipeline stage computed, on every stage."""
-    torch.distributed.broadcast(
-        values, mpu.get_pipeline_model_parallel_last_rank(), group=mpu.get_pipeline_model_parallel_group()
-    )
+    last = mpu.get_pipeline_model_parallel_last_rank()
+    group = mpu.get_pipeline_model_parallel_group()
+    torch.distributed.broadcast(values, last, group=group)
     return values

@@ -21,19 +21,18 @@ class TrainerGroup:
         addresses = call_all(ranks, "address")
         _, ip, port = addresses[0]
         self.hosts: list[str] = [host for host, _, _ in addresses]
-        self.parameters: int = sum(
-            wait_all(
-                [
-                    rank.call.remote("build", Rendezvous(ip, port, i, len(ranks)))
-                    for i, rank in enumerate(ranks)
-                ]
-            )
-        )
+        meet = [Rendezvous(ip, port, i, len(ranks)) for i in range(len(ranks))]
+        refs = [rank.call.remote("build", at) for rank, at in zip(ranks, meet, strict=True)]
+        self.parameters: list[int] = wait_all(refs, "build")
 
     def sft(self, batch: TrainBatch, lr: float) -> float:
         """One supervised update; returns its mean loss."""
         loss: float = self._all("sft", ray.put(batch), lr)[0]
         return loss
+
+    def keep_reference(self) -> None:
+        """From now on the KL term pulls towards the weights of this moment."""
+        self._all("keep_reference")
 
     def train(self, batch: TrainBatch, lr: float) -> TrainStats:
         """All updates of one step on `batch`."""
@@ -41,25 +40,28 @@ class TrainerGroup:
         return stats
 
     def export_weights(self) -> list[ray.ObjectRef]:
-        """One reference per rank, in its node's object store: HF-named weights of a stage, or None."""
+        """One reference per rank, in its node's object store: a stage's HF weights, or None."""
         return [rank.call.remote("export_weights") for rank in self._ranks]
 
     def save(self, directory: Path, step: int) -> None:
         """Save weights and optimizer as of the end of `step`."""
         self._all("save", directory, step)
 
-    def resume(self, directory: Path) -> int | None:
-        """Load the last whole checkpoint; returns its step, None when there is none.
+    def latest_step(self, directory: Path) -> int | None:
+        """The last whole checkpoint in `directory`, None when there is none.
 
-        Raises TrainerError when the ranks do not see the same one (a directory that nodes do not share).
+        Raises TrainerError when ranks do not see the same one.
         """
         seen = set(self._all("latest_step", directory))
         if len(seen) > 1:
-            raise TrainerError(f"checkpoint.dir {directory} is not shared: ranks see the steps {seen}")
+            steps = ", ".join(sorted(map(str, seen)))
+            raise TrainerError(f"checkpoint.dir {directory} is not shared: ranks see steps {steps}")
         step: int | None = seen.pop()
-        if step is not None:
-            self._all("load", directory, step)
         return step
+
+    def load(self, directory: Path, step: int) -> None:
+        """Load weights and optimizer as `save` wrote them at `step`."""
+        self._all("load", directory, step)
 
     def _all(self, method: str, *args: object) -> list[Any]:
         return call_all(self._ranks, method, *args)

@@ -5,7 +5,7 @@ Shape suffixes: B samples, T tokens (prompt and response, padded on the right).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import torch
@@ -48,34 +48,40 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class TrainBatch:
-    """All samples of one step, padded on the right to the longest.
+    """Samples of one step, padded on the right to the longest; training fills in old and ref.
 
     Column t of a `_BT` tensor speaks of the token at position t; position 0 is never trained on.
     """
 
     tokens_BT: Tensor  # int64
     loss_mask_BT: Tensor  # float32, 1 on response tokens
-    rollout_logprobs_BT: Tensor  # float32, 0 outside the mask
     advantages_B: Tensor  # float32
+    rollout_logprobs_BT: Tensor  # float32, SGLang's; 0 outside the mask
+    old_logprobs_BT: Tensor  # float32, Megatron's before the step's first update
+    ref_logprobs_BT: Tensor  # float32, under the reference weights, where there are any
 
     def rows(self, index: slice | Tensor) -> TrainBatch:
         """The samples at `index`."""
-        return TrainBatch(
-            self.tokens_BT[index],
-            self.loss_mask_BT[index],
-            self.rollout_logprobs_BT[index],
-            self.advantages_B[index],
-        )
+        return TrainBatch(*(getattr(self, field.name)[index] for field in fields(self)))
+
+    def replace(self, **tensors: Tensor) -> TrainBatch:
+        """The same samples with some tensors replaced."""
+        return replace(self, **tensors)
 
 
 @dataclass(frozen=True, slots=True)
 class TrainStats:
-    """What the training half of a step says: sums are over all samples of the step, on every rank alike."""
+    """What training says of one step: means over its response tokens, equal on every rank.
+
+    `loss` includes the KL term; `grad_norm` is the last update's; `logprob_diff` is the mean
+    |Megatron's log-prob - SGLang's| before the first update.
+    """
 
     loss: float
     grad_norm: float
-    logprob_diff: float
+    kl: float
     clip_fraction: float
+    logprob_diff: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from trainer.weight_names import from_hf, is_gated, to_hf, with_layer_offset
 def export_weights(model: TrainerModel, shape: Model) -> FlatWeights | None:
     """This pipeline stage's weights under their HF names, on its first rank; None on the others.
 
-    A collective call of the tensor-parallel groups of data-parallel rank 0; the others return at once.
+    A collective call of the tensor-parallel groups of data-parallel rank 0; others return at once.
     """
     if mpu.get_data_parallel_rank() != 0:
         return None

@@ -105,7 +105,7 @@ def judge_products(gpus: Sequence[QueriedGpu], node: str = "") -> list[Finding]:
     return findings
 
 
-def read_products(
+def read_gpus(
     text: str, file: str, node: str = ""
 ) -> tuple[tuple[QueriedGpu, ...] | None, list[Finding]]:
     """The rows and what is wrong with them; None when they cannot be read."""

@@ -1,8 +1,9 @@
 """From bandwidths of pairs of nodes to the node, or the part of the fabric, that is slow. Pure.
 
 A slow pair accuses both. A node is bad when it was never fast and slow with two partners, not all
-of them accused alike; a node that was slow once and never measured again is only suspect. When every slow pair crosses the same two leaf switches and every pair within
-a leaf is fast, it is the uplink, and no node is bad.
+of them accused alike; a node that was slow once and never measured again is only suspect. When
+every slow pair crosses the same two leaf switches and pairs within each leaf are fast, it is the
+uplink, and no node is bad.
 """
 
 from __future__ import annotations

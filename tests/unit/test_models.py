@@ -50,7 +50,7 @@ def test_every_shipped_fact_states_its_source(path: Path) -> None:
 
 def test_the_gpus_of_the_issue_ship() -> None:
     wanted = {"a100-40", "a100-80", "h100", "h200", "b100", "b200", "gb200", "gb300", "l40s"}
-    assert {p.stem for p in GPUS} == wanted
+    assert wanted <= {p.stem for p in GPUS}
 
 
 def test_h200_shows_143771_mib_which_are_150_8_gb() -> None:

@@ -23,6 +23,6 @@ def problem_rng(seed: int, stage: str, step: int) -> random.Random:
 
 
 def score(answer: str, response: str) -> float:
-    """The share of right characters, position by position, of the longer text; 1 only when equal."""
+    """The share of right characters, by position, of the longer text; 1 only when equal."""
     right = sum(a == b for a, b in zip(answer, response, strict=False))
     return right / max(len(answer), len(response))

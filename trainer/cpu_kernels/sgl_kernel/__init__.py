@@ -1,4 +1,4 @@
-"""Stand-in for SGLang's compiled kernel package where there is no GPU: imports succeed, calls refuse.
+"""Stand-in for SGLang's kernel package where there is no GPU: imports succeed, calls refuse.
 
 SGLang imports names of `sgl_kernel` at module level on every platform, and PyPI carries only GPU
 builds of it. On a CPU without AMX the dense models run on SGLang's own native torch paths and call

@@ -1,0 +1,87 @@
+"""Raw evidence of one node, as text by file name, to findings: which name means what. Pure.
+
+Every judge is the one that the live checks use. Evidence that is not there is not judged; evidence
+that is there and cannot be read is UNKNOWN.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from slurmmiles.findings import unreadable
+from slurmmiles.preflight import replay_gpu, replay_net
+from slurmmiles.preflight.nccl_log import judge_nccl_log
+from slurmmiles.preflight.replay_env import Place, judge_environment, read_place
+from slurmmiles.preflight.xid import judge_xids, parse_now
+from slurmmiles.report import Finding
+
+Evidence = Mapping[str, str]
+# What may lie beside the evidence without being judged by itself.
+HELPERS = ("proc_net_route.txt", "now.txt", "job.txt", "slurm.txt", "libs.txt", "versions.txt")
+KNOWN = (
+    "topo.txt",
+    "gpus.csv",
+    "nvlink-s.txt",
+    "ibstat.txt",
+    "sysfs.txt",
+    "env.txt",
+    "instance.txt",
+    "nccl.log",
+    "query.csv",
+    "idle.csv",
+    "load.csv",
+    "copy.csv",
+    "gemm.csv",
+    "dmesg.txt",
+    "fabric.txt",
+    "before.txt",
+    "after.txt",
+    "probe.csv",
+    "lspci.txt",
+    *HELPERS,
+)
+
+
+def judge_evidence(files: Evidence, node: str = "") -> list[Finding]:
+    """The findings of one folder; `files` holds only names of KNOWN."""
+    empty = [name for name, text in files.items() if not text.strip()]
+    findings = [unreadable(name, "it is empty", node) for name in sorted(empty)]
+    whole = {name: text for name, text in files.items() if name not in empty}
+    place, faults = read_place(whole, node)
+    judges: tuple[Callable[[Evidence, Place, str], list[Finding]], ...] = (
+        replay_gpu.judge,
+        replay_net.judge,
+        judge_environment,
+        _log,
+        _kernel_log,
+    )
+    findings += faults
+    for judge in judges:
+        findings += judge(whole, place, node)
+    return _once(findings)
+
+
+def _log(files: Evidence, place: Place, node: str) -> list[Finding]:
+    if "nccl.log" not in files:
+        return []
+    asked = place.env.get("NCCL_NET", "").lower() == "socket"
+    return judge_nccl_log(files["nccl.log"], "ethernet" if asked else place.fabric)
+
+
+def _kernel_log(files: Evidence, place: Place, node: str) -> list[Finding]:
+    if "dmesg.txt" not in files:
+        return []
+    now, window = parse_now(files.get("now.txt", ""))
+    return judge_xids(files["dmesg.txt"], now, window, node)
+
+
+def _once(findings: list[Finding]) -> list[Finding]:
+    """Two kinds of evidence may show one fault; the first finding of a code and subject stays."""
+    seen = Counter[tuple[str, str]]()
+    kept = []
+    for finding in findings:
+        seen[finding.code, finding.subject] += 1
+        if seen[finding.code, finding.subject] == 1:
+            kept.append(finding)
+    return kept
