@@ -94,16 +94,16 @@ def _run_head(node: Node) -> str:
         head.run()
     except SlurmmilesError as problem:
         error = problem
-    except (
-        Exception
-    ) as problem:  # the boundary: whatever else went wrong is a failed run with a reason
+    except Exception as problem:
+        # The boundary: whatever else went wrong is a failed run with a reason.
         log.exception("the agent failed")
         error = RunFailed(f"the agent failed: {type(problem).__name__}: {problem}", where=node.name)
-    outcome = _outcome(node, error)
-    _write_result(
-        node, head, timeline, outcome, error
-    )  # before teardown, which a second signal may cut short
+    outcome = _outcome(node, timeline, error)
+    if outcome is Outcome.TIMED_OUT:
+        error = _limit(node, timeline)
     phase = timeline.phase
+    # Before teardown, which a second signal may cut short.
+    _write_result(node, head, timeline, outcome, error)
     timeline.enter(Phase.TEARDOWN, f"{outcome.value}; stopping what was started")
     head.teardown()
     timeline.enter(Phase.DONE, f"{outcome.value}{f': {error}' if error else ''}")
@@ -111,26 +111,36 @@ def _run_head(node: Node) -> str:
         node, head, timeline, outcome, error, phase=Phase.DONE if error is None else phase
     )
     if error is not None:
-        raise error if outcome.exit_code == error.exit_code else RunTimedOut(str(error))
+        raise error
     return outcome.value
 
 
-def _outcome(node: Node, error: SlurmmilesError | None) -> Outcome:
-    """What the end is called: for a stop by signal, Slurm says whether it was the limit, a
-    preemption or a user.
-    """
+def _outcome(node: Node, timeline: Timeline, error: SlurmmilesError | None) -> Outcome:
+    """What the end is called; a stop by signal is the limit, a preemption or somebody's wish."""
     if error is None:
         return Outcome.COMPLETED
     if not node.stop.name:
         return Outcome.UNFIT if isinstance(error, UnfitNodes) else Outcome.FAILED
-    if node.stop.name == "SIGUSR2":
+    if not node.allocation.is_slurm:
+        return Outcome.CANCELLED
+    if node.stop.name == "SIGUSR2" or time.time() - timeline.began >= node.plan.slurm.time_s:
         return Outcome.TIMED_OUT
-    if not node.allocation.is_slurm or which("scontrol") is None:
+    if which("scontrol") is None:
         return Outcome.CANCELLED
     answer = shell.run(slurm.scontrol_argv(node.allocation.job_id), timeout=3.0)
     state = slurm.parse_scontrol(answer.stdout)
-    over = state is not None and state.state in ("TIMEOUT", "PREEMPTED")
-    return Outcome.TIMED_OUT if over else Outcome.CANCELLED
+    return Outcome.TIMED_OUT if state and state.hit_a_limit else Outcome.CANCELLED
+
+
+def _limit(node: Node, timeline: Timeline) -> RunTimedOut:
+    """The sentence of a run that Slurm ended."""
+    return RunTimedOut(
+        f"Slurm ended the run in phase {timeline.phase.value} after"
+        f" {time.time() - timeline.began:.0f} s ({node.stop.name}; the time limit is"
+        f" {node.plan.slurm.time_s} s)",
+        where=f"job {node.allocation.job_id}",
+        fix="raise the limit with --set slurm.time=HH:MM:SS, or resume with --run-id",
+    )
 
 
 def _write_result(

@@ -31,6 +31,9 @@ Model = TypeVar("Model", bound=BaseModel)
 WHERE = {"recipes": "RECIPE", "sites": "--site", "models": "model.facts", "gpus": "--gpu"}
 
 
+TEMPLATES = "sbatch_templates"
+
+
 def _is_path(name: str) -> bool:
     return name.endswith((".yaml", ".yml")) or "/" in name
 
@@ -59,6 +62,11 @@ class OpenFile:
     path: Path
     file: OpenRecipe
     recipe: Recipe
+
+
+def template_folders(env: Mapping[str, str]) -> tuple[Path, ...]:
+    """Where scripts' templates lie: the user's own, which win, and those that ship."""
+    return user_folder(env) / TEMPLATES, shipped(TEMPLATES)
 
 
 @dataclass(frozen=True, slots=True)

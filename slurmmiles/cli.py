@@ -27,6 +27,7 @@ COMMANDS = {
     "cancel": ("runs", "End a run."),
     "attach": ("runs", "A shell on a node of a running job."),
     "runs": ("runs", "List the runs of a directory."),
+    "preflight": ("preflight", "Are the nodes and the fabric fit? Judge saved evidence again."),
     "sandbox": ("sandbox", "A real Slurm of simulated nodes on this machine."),
     "doctor": ("doctor", "Is this machine fit to submit from?"),
 }

@@ -18,13 +18,14 @@ from slurmmiles.planfile import Plan, SlurmPlan
 
 INLINE_PLAN = "SLURMMILES_PLAN"
 ENDING = ".sbatch.j2"
+Folders = Path | Sequence[Path]
 SAFE_EXPANSIONS = frozenset({"$SLURM_CPUS_ON_NODE"})
 MAX_PLAN_BYTES = 16_000_000  # unpacked; a plan of 8192 nodes has less than a tenth of it
 
 
 def render(
     plan: Plan,
-    templates: Path | Sequence[Path],
+    templates: Folders,
     *,
     command: str,
     output: str,

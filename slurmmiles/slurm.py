@@ -66,6 +66,11 @@ class JobState:
         return self.state in ENDED
 
     @property
+    def hit_a_limit(self) -> bool:
+        """Ended by Slurm itself; while its processes are stopped the state says COMPLETING."""
+        return self.state in ("TIMEOUT", "PREEMPTED", "DEADLINE") or self.reason == "TimeLimit"
+
+    @property
     def sentence(self) -> str:
         """The reason in words, for a pending job; empty when there is nothing to say."""
         if self.state != "PENDING":

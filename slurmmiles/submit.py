@@ -110,7 +110,9 @@ def _not_shared(path: Path, why: str) -> BadInput:
     )
 
 
-def submit_slurm(plan: Plan, run: RunDir, templates: Path, env: Mapping[str, str]) -> Submission:
+def submit_slurm(
+    plan: Plan, run: RunDir, templates: sbatch.Folders, env: Mapping[str, str]
+) -> Submission:
     """submitit writes the pickle and calls sbatch on our script; SlurmRefused with Slurm's own
     words.
     """
@@ -134,6 +136,7 @@ def submit_slurm(plan: Plan, run: RunDir, templates: Path, env: Mapping[str, str
                 command=command,
                 output=output,
                 exports=("SUBMITIT_EXECUTOR=slurm",),
+                runs=str(run.path.parent),
             )
             write_text(run.script, text)
             return text
@@ -175,7 +178,7 @@ def agent_command(python: str, run_dir: Path, submitit: Path | None) -> str:
     return shlex.join(argv)
 
 
-def rendered(plan: Plan, templates: Path, runs: Path) -> str:
+def rendered(plan: Plan, templates: sbatch.Folders, runs: Path) -> str:
     """A script that needs neither submitit nor any other file: it carries the plan, and the run is
     named by its job.
     """
@@ -188,6 +191,7 @@ def rendered(plan: Plan, templates: Path, runs: Path) -> str:
         command=command,
         output=f"slurmmiles-{plan.recipe}-%j.out",
         exports=(f"{sbatch.INLINE_PLAN}={sbatch.encode_plan(plan)}",),
+        runs=str(runs),
     )
 
 

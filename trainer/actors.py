@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 import ray
 from ray.exceptions import RayActorError
@@ -12,6 +12,8 @@ from ray.exceptions import RayActorError
 from trainer.errors import TrainerError
 from trainer.placement import Node
 
+Actor: TypeAlias = "ray.actor.ActorHandle[Hosted]"
+Ref: TypeAlias = "ray.ObjectRef[Any]"
 CPUS = 0.1  # ranks and engines take turns on the same cores, so none reserves a whole one
 
 
@@ -34,9 +36,7 @@ class Hosted:
         return self._name
 
 
-def start(
-    path: str, *args: object, node: Node, gpus: int, env: dict[str, str]
-) -> ray.actor.ActorHandle:
+def start(path: str, *args: object, node: Node, gpus: int, env: dict[str, str]) -> Actor:
     """An actor that holds `path` on exactly `node`, with `env` in its process before any import."""
     options = ray.remote(Hosted).options(
         num_cpus=CPUS,
@@ -44,11 +44,11 @@ def start(
         scheduling_strategy=node.pin,
         runtime_env={"env_vars": env},
     )
-    return options.remote(path, *args)
+    return cast(Actor, options.remote(path, *args))
 
 
 def call_all(
-    actors: Sequence[ray.actor.ActorHandle],
+    actors: Sequence[Actor],
     method: str,
     *args: object,
     timeout: float | None = None,
@@ -58,9 +58,7 @@ def call_all(
     return wait_all(refs, method, timeout=timeout)
 
 
-def wait_all(
-    refs: Sequence[ray.ObjectRef], what: str, *, timeout: float | None = None
-) -> list[Any]:
+def wait_all(refs: Sequence[Ref], what: str, *, timeout: float | None = None) -> list[Any]:
     """The values of `refs` in order; `what` names the call in errors.
 
     Raises the first failure as soon as it is known: in a collective call the other ranks may wait

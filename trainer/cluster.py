@@ -10,7 +10,7 @@ from pathlib import Path
 
 import ray
 
-from trainer.actors import call_all, start
+from trainer.actors import Actor, call_all, start
 from trainer.config import Config
 from trainer.device import Device
 from trainer.errors import TrainerError
@@ -84,7 +84,7 @@ def colocated(config: Config, device: Device) -> Iterator[Cluster]:
             ray.kill(actor)
 
 
-def _start_rank(config: Config, device: Device, node: Node) -> ray.actor.ActorHandle:
+def _start_rank(config: Config, device: Device, node: Node) -> Actor:
     threads = max(1, node.cpus // config.ranks_per_node)
     return start(
         "trainer.train_rank:TrainerRank",
@@ -95,7 +95,7 @@ def _start_rank(config: Config, device: Device, node: Node) -> ray.actor.ActorHa
     )
 
 
-def _start_engine(config: Config, device: Device, index: int, node: Node) -> ray.actor.ActorHandle:
+def _start_engine(config: Config, device: Device, index: int, node: Node) -> Actor:
     paths = ":".join(str(path) for path in [*device.engine_path, ROOT])
     return start(
         "trainer.engine:Engine",

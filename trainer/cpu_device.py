@@ -62,8 +62,10 @@ class _Stream:
 
 def _stand_ins() -> dict[str, object]:
     """torch.cuda's public names -> what they mean where the CPU is the device."""
+
+    def nothing(*_args: object, **_kwargs: object) -> None: ...
+
     stream = _Stream()
-    nothing = lambda *_args, **_kwargs: None  # noqa: E731
     return {
         "current_device": lambda: _CPU,
         "synchronize": nothing,
@@ -82,7 +84,7 @@ def _stand_ins() -> dict[str, object]:
 
 @contextlib.contextmanager
 def cpu_device() -> Iterator[None]:
-    """While entered (in this thread) CUDA means the CPU; raises RuntimeError where there is a GPU."""
+    """While entered, in this thread, CUDA means the CPU; RuntimeError where there is a GPU."""
     if torch.cuda.is_available():
         raise RuntimeError("cpu_device() on a machine with a GPU would hide it")
     stand_ins = _stand_ins()

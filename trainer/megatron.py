@@ -38,7 +38,7 @@ class TrainerModel:
 
 
 def join_world(at: Rendezvous, parallel: Parallel, device: Device, seed: int) -> None:
-    """Join torch.distributed, make Megatron's groups (rank order tp-cp-ep-dp-pp), seed this rank."""
+    """Join torch.distributed, make Megatron's groups (rank order tp-cp-ep-dp-pp), seed the rank."""
     torch.distributed.init_process_group(
         backend=device.collectives,
         init_method=f"tcp://{at.host}:{at.port}",
@@ -49,8 +49,8 @@ def join_world(at: Rendezvous, parallel: Parallel, device: Device, seed: int) ->
     mpu.initialize_model_parallel(
         tensor_model_parallel_size=parallel.tp, pipeline_model_parallel_size=parallel.pp
     )
-    # Stages hold different layers, so each draws from its own stream; tensor-parallel ranks draw the
-    # same full matrix and keep their slice (use_cpu_initialization).
+    # Stages hold different layers, so each draws from its own stream; tensor-parallel ranks draw
+    # the same full matrix and keep their slice (use_cpu_initialization).
     torch.manual_seed(seed + 100 * mpu.get_pipeline_model_parallel_rank())
     tensor_parallel.model_parallel_cuda_manual_seed(seed, inference_rng_tracker=True)
 

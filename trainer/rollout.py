@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import ray
-
-from trainer.actors import call_all, wait_all
+from trainer.actors import Actor, Ref, call_all, wait_all
 from trainer.types import Generated
 
 
 class Engines:
     """One engine per node, in order of nodes."""
 
-    def __init__(self, actors: list[ray.actor.ActorHandle], start_timeout_s: float) -> None:
+    def __init__(self, actors: list[Actor], start_timeout_s: float) -> None:
         """Waits until every engine is up; raises TrainerError when one is not in time."""
         self._actors = actors
         self.hosts: list[str] = call_all(actors, "host", timeout=start_timeout_s)
@@ -36,7 +34,7 @@ class Engines:
         """Take the memory back; `update_weights` must follow."""
         call_all(self._actors, "resume")
 
-    def update_weights(self, shares: Sequence[ray.ObjectRef]) -> int:
+    def update_weights(self, shares: Sequence[Ref]) -> int:
         """Hand every engine the weights that `shares` refer to; each node fetches them itself.
 
         Returns the bytes handed over to all engines together.

@@ -7,7 +7,7 @@ from typing import Any
 
 import ray
 
-from trainer.actors import call_all, wait_all
+from trainer.actors import Actor, Ref, call_all, wait_all
 from trainer.errors import TrainerError
 from trainer.types import Rendezvous, TrainBatch, TrainStats
 
@@ -15,7 +15,7 @@ from trainer.types import Rendezvous, TrainBatch, TrainStats
 class TrainerGroup:
     """Ranks in order: world rank i is actor i."""
 
-    def __init__(self, ranks: list[ray.actor.ActorHandle]) -> None:
+    def __init__(self, ranks: list[Actor]) -> None:
         """Lets the ranks meet at rank 0 and build their models."""
         self._ranks = ranks
         addresses = call_all(ranks, "address")
@@ -39,7 +39,7 @@ class TrainerGroup:
         stats: TrainStats = self._all("train", ray.put(batch), lr)[0]
         return stats
 
-    def export_weights(self) -> list[ray.ObjectRef]:
+    def export_weights(self) -> list[Ref]:
         """One reference per rank, in its node's object store: a stage's HF weights, or None."""
         return [rank.call.remote("export_weights") for rank in self._ranks]
 

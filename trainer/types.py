@@ -118,7 +118,7 @@ class FlatWeights:
     def tensors(self) -> list[tuple[str, Tensor]]:
         """The (name, tensor) pairs; views of one writable copy."""
         whole = torch.from_numpy(self.flat.copy())
-        parts = whole.split([int(np.prod(shape)) for shape in self.shapes])
+        parts = torch.split(whole, [int(np.prod(shape)) for shape in self.shapes])
         return [
             (name, part.view(shape))
             for name, shape, part in zip(self.names, self.shapes, parts, strict=True)

@@ -57,7 +57,7 @@ def from_hf(name: str, weights: dict[str, Tensor], model: Model) -> Tensor:
     layer, rest = _split(name)
     prefix = f"model.layers.{layer}."
     if rest == _QKV:
-        return _fuse_qkv(*(weights[f"{prefix}self_attn.{p}_proj.weight"] for p in "qkv"), model)
+        return _fuse_qkv([weights[f"{prefix}self_attn.{p}_proj.weight"] for p in "qkv"], model)
     if rest == _FC1:
         return torch.cat([weights[f"{prefix}mlp.{p}_proj.weight"] for p in ("gate", "up")])
     return weights[prefix + _PLAIN[rest]]
@@ -81,15 +81,15 @@ def _split(name: str) -> tuple[str, str]:
     return match[1], match[2]
 
 
-def _split_qkv(fused: Tensor, model: Model) -> tuple[Tensor, Tensor, Tensor]:
+def _split_qkv(fused: Tensor, model: Model) -> list[Tensor]:
     groups, width = model.num_query_groups, model.kv_channels
     per_group = model.num_attention_heads // groups
     grouped = fused.view(groups, per_group + 2, width, -1)
-    q, k, v = grouped.split([per_group, 1, 1], dim=1)
-    return tuple(part.reshape(-1, fused.shape[-1]) for part in (q, k, v))  # type: ignore[return-value]
+    parts = torch.split(grouped, [per_group, 1, 1], dim=1)
+    return [part.reshape(-1, fused.shape[-1]) for part in parts]
 
 
-def _fuse_qkv(q: Tensor, k: Tensor, v: Tensor, model: Model) -> Tensor:
+def _fuse_qkv(qkv: list[Tensor], model: Model) -> Tensor:
     groups, width = model.num_query_groups, model.kv_channels
-    parts = [part.view(groups, -1, width, part.shape[-1]) for part in (q, k, v)]
-    return torch.cat(parts, dim=1).reshape(-1, q.shape[-1])
+    parts = [part.view(groups, -1, width, part.shape[-1]) for part in qkv]
+    return torch.cat(parts, dim=1).reshape(-1, qkv[0].shape[-1])

@@ -53,7 +53,7 @@ def _parameters(model: TrainerModel) -> Iterator[tuple[str, Tensor]]:
 def _layer_offset(model: TrainerModel) -> int:
     """How many layers the earlier pipeline stages hold; trainer.config has stages of equal size."""
     per_stage = model.config.num_layers // mpu.get_pipeline_model_parallel_world_size()
-    return per_stage * mpu.get_pipeline_model_parallel_rank()
+    return int(per_stage * mpu.get_pipeline_model_parallel_rank())
 
 
 def _gather_shards(params: list[Tensor]) -> list[list[Tensor]]:
@@ -66,7 +66,7 @@ def _gather_shards(params: list[Tensor]) -> list[list[Tensor]]:
     torch.distributed.all_gather(gathered, flat, group=mpu.get_tensor_model_parallel_group())
     sizes = [param.numel() for param in params]
     return [
-        [part.view_as(param) for part, param in zip(rank.split(sizes), params, strict=True)]
+        [part.view_as(param) for part, param in zip(torch.split(rank, sizes), params, strict=True)]
         for rank in gathered
     ]
 

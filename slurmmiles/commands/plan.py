@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
-from slurmmiles.catalog import shipped
+from slurmmiles.catalog import template_folders
 from slurmmiles.commands.options import (
     build_exploration,
     build_plan,
@@ -19,6 +20,7 @@ from slurmmiles.commands.options import (
     runs_option,
 )
 from slurmmiles.errors import BadInput
+from slurmmiles.nodetrees import dump_tables, table_lines, with_nodes
 from slurmmiles.planfile import Missing, Plan
 from slurmmiles.plantext import exploration_lines, plan_lines
 
@@ -26,8 +28,13 @@ from slurmmiles.plantext import exploration_lines, plan_lines
 @click.command()
 @plan_options
 @click.option("--explore", is_flag=True, help="Rank all valid layouts of the model on these GPUs.")
+@click.option(
+    "--node-facts",
+    type=click.Path(path_type=Path),
+    help="A folder that describes each node's network: NODE/sys/..., NODE.txt or NODE.json.",
+)
 @json_option
-def plan(explore: bool, as_json: bool, **options: Any) -> None:
+def plan(explore: bool, node_facts: Path | None, as_json: bool, **options: Any) -> None:
     """Print every decision of a run of RECIPE: layout, memory, environment, driver, Slurm request,
     cost.
 
@@ -43,14 +50,15 @@ def plan(explore: bool, as_json: bool, **options: Any) -> None:
         found = build_exploration(**options)
         print_json(found.model_dump(mode="json")) if as_json else _print(exploration_lines(found))
         return
-    decided, _ = build_plan(**options)
+    decided, tables = with_nodes(build_plan(**options)[0], node_facts)
     if as_json:
-        print_json(decided.model_dump(mode="json"))
+        own = {"node_env": dump_tables(tables)} if tables else {}
+        print_json({**decided.model_dump(mode="json"), **own})
     else:
         from slurmmiles import show
 
         show.plan(decided)
-        _print(plan_lines(decided))
+        _print((*plan_lines(decided), *table_lines(tables)))
     refuse_unfitting(decided)
 
 
@@ -68,7 +76,7 @@ def render(runs: Path | None, **options: Any) -> None:
     decided, site = build_plan(**options)
     refuse_unfitting(decided)
     warn_missing(decided)
-    sys.stdout.write(rendered(decided, shipped("sbatch_templates"), runs_dir(runs, site)))
+    sys.stdout.write(rendered(decided, template_folders(os.environ), runs_dir(runs, site)))
 
 
 def _print(lines: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from slurmmiles import show
-from slurmmiles.catalog import shipped
+from slurmmiles.catalog import template_folders
 from slurmmiles.cli import fail
 from slurmmiles.commands.clients import Clients, need_slurm
 from slurmmiles.commands.options import (
@@ -71,7 +71,7 @@ def submit(
     where = runs_dir(runs, site)
     if dry_run:
         warn_missing(decided)
-        sys.stdout.write(rendered(decided, shipped("sbatch_templates"), where))
+        sys.stdout.write(rendered(decided, template_folders(os.environ), where))
         return
     refuse_missing(decided)
     run = RunDir(where / checked_run_id(new_run_id(decided.recipe) if run_id is None else run_id))
@@ -90,7 +90,7 @@ def start(decided: Plan, run: RunDir, local: bool, shared: tuple[Path, ...]) -> 
         if local:
             submit_local(decided, run, os.environ)
         else:
-            submit_slurm(decided, run, shipped("sbatch_templates"), os.environ)
+            submit_slurm(decided, run, template_folders(os.environ), os.environ)
     except SlurmmilesError:
         if is_new:
             shutil.rmtree(run.path, ignore_errors=True)

@@ -6,9 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from slurmmiles.env_launch import judge_env_on_worker
+from slurmmiles.env_launch import PER_NODE, judge_env_on_worker
 from slurmmiles.env_names import judge_hca_on_nodes, judge_ifnames_on_nodes
 from slurmmiles.fabric.profiles import hca_list, usable
+from slurmmiles.fabric.table import NETWORK
+from slurmmiles.findings import about, fail
 from slurmmiles.nics import NicKind, NodeNics
 from slurmmiles.report import Finding
 
@@ -43,12 +45,32 @@ def judge_read_back(
     """Findings about nodes whose Ray workers do not see the environment that was resolved there.
 
     `seen` has None for a variable that is not set; a node that did not answer is not judged here.
+    What is set for the network on the first node only, and by nobody's decision, is missing on the
+    others.
     """
+    first = next(iter(wanted), "")
+    common = {
+        name: value
+        for name, value in wanted.get(first, {}).items()
+        if NETWORK.match(name) and name not in PER_NODE
+    }
     found: list[Finding] = []
     for node, values in wanted.items():
-        if node in seen:
-            there = {name: value for name, value in seen[node].items() if value is not None}
-            found += judge_env_on_worker(node, values, there)
+        if node not in seen:
+            continue
+        there = seen[node]
+        found += judge_env_on_worker(node, {**common, **values}, there)
+        own = [n for n in PER_NODE & set(values) if there.get(n) not in (None, values[n])]
+        if own:
+            found.append(
+                fail(
+                    "env_differs_on_worker",
+                    about(node=node),
+                    "; ".join(f"{n} is {there[n]!r}, not {values[n]!r}" for n in sorted(own)),
+                    "find what sets it there: a container image, a profile script, another node",
+                    differs=",".join(sorted(own)),
+                )
+            )
     return found
 
 
@@ -64,8 +86,8 @@ def global_list_note(nics: Mapping[str, NodeNics]) -> str:
     named = ", ".join(others[:4]) + (", ..." if len(others) > 4 else "")
     return (
         f"the adapters' names differ between nodes: NCCL_IB_HCA={lists[first]} of {first} is wrong"
-        f" on {len(others)} of {len(lists)} nodes ({named}): no single list works, and each node gets"
-        " its own"
+        f" on {len(others)} of {len(lists)} nodes ({named}): no single list works, and each node"
+        " gets its own"
     )
 
 

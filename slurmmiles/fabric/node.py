@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from slurmmiles.env_rules import EnvContext, judge_env
 from slurmmiles.fabric.profiles import FABRIC, LIBFABRIC, profile, usable
-from slurmmiles.fabric.table import NETWORK, is_low, spoken
+from slurmmiles.fabric.table import NETWORK, SECRET, is_low, spoken
 from slurmmiles.nics import NodeNics
 from slurmmiles.planfile import EnvValue, FabricPlan
 from slurmmiles.report import Finding, Verdict
@@ -58,7 +58,7 @@ def node_env_of(
         if "NCCL_NET_PLUGIN" in plugin and "NCCL_NET" not in plugin:
             del found["NCCL_NET"]  # the name that cassini registers is its own
     table = {n: e for n, e in env.items() if is_low(e) and not e.origin.startswith(FABRIC)} | found
-    for name in [n for n in table if NETWORK.match(n) and n in inherited]:
+    for name in [n for n in inherited if NETWORK.match(n) and not SECRET.search(n)]:
         table[name] = EnvValue(
             value=inherited[name], origin=MODULE, why="set on this node by a module or the site"
         )

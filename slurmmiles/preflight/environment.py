@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from slurmmiles.fabric.across import judge_nodes, judge_read_back
+from slurmmiles.findings import info
 from slurmmiles.nodefacts import NodeFacts
 from slurmmiles.planfile import filled
 from slurmmiles.report import Finding
@@ -17,12 +18,12 @@ LOOPBACK = "lo"  # psutil lists it only where it has an address
 def judge_environment(facts: Iterable[NodeFacts]) -> list[Finding]:
     """Findings of the nodes about themselves, then those of the nodes compared."""
     nodes = list(facts)
-    found = [finding for node in nodes for finding in node.findings]
-    return found + judge_nodes(
+    compared = judge_nodes(
         {node.node: known_env(node) for node in nodes},
         {node.node: node.nics for node in nodes if node.nics is not None},
         {node.node: (*node.addresses, LOOPBACK) for node in nodes},
     )
+    return [finding for node in nodes for finding in node.findings] + _named(compared)
 
 
 def judge_seen(
@@ -32,13 +33,22 @@ def judge_seen(
     back of each node (env.json).
     """
     wanted = {node.node: known_env(node) for node in facts}
-    return judge_read_back(
-        {
-            name: {k: v for k, v in values.items() if k in seen.get(name, {})}
-            for name, values in wanted.items()
-        },
-        seen,
-    )
+    found = _named(judge_read_back(wanted, seen))
+    faulty = {finding.subject for finding in found}
+    as_resolved = [
+        info("env_read_back_info", name, f"Ray's workers see {len(values)} variables as resolved")
+        for name, values in wanted.items()
+        if name in seen and name not in faulty
+    ]
+    return [*found, *as_resolved]
+
+
+def _named(findings: Iterable[Finding]) -> list[Finding]:
+    """With the node's bare name as subject, by which the gate leaves a node out."""
+    return [
+        f.model_copy(update={"subject": f.subject.removeprefix("node=").partition(",")[0]})
+        for f in findings
+    ]
 
 
 def known_env(node: NodeFacts) -> dict[str, str]:

@@ -6,9 +6,9 @@ import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from slurmmiles.findings import about, info, unknown, unreadable, warn
+from slurmmiles.findings import about, info, unknown, warn
 from slurmmiles.preflight.products import Product, product_of
-from slurmmiles.preflight.text import integer, is_whole, plain, table
+from slurmmiles.preflight.text import integer, plain, table
 from slurmmiles.report import Finding
 
 
@@ -103,18 +103,3 @@ def judge_products(gpus: Sequence[QueriedGpu], node: str = "") -> list[Finding]:
                 )
             )
     return findings
-
-
-def read_gpus(
-    text: str, file: str, node: str = ""
-) -> tuple[tuple[QueriedGpu, ...] | None, list[Finding]]:
-    """The rows and what is wrong with them; None when they cannot be read."""
-    try:
-        gpus = parse_query(text)
-    except BadQuery as error:
-        return None, [unreadable(file, str(error), node)]
-    last = plain(text).splitlines()[-1].rpartition(",")[2].strip()
-    longer = any(g.name != last and g.name.startswith(last) for g in gpus)
-    if longer and not is_whole(text):
-        return gpus, [unreadable(file, "its last line is cut", node)]
-    return gpus, []

@@ -43,7 +43,7 @@ def parse_ibstat(text: str) -> tuple[NicFacts, ...]:
         if found := _CA.fullmatch(row):
             device = {"name": found[1]}
         elif found := re.fullmatch(r"Port (\d{1,3}):", row, re.ASCII):
-            if not device:
+            if "name" not in device:
                 raise BadPorts("a port stands before its device")
             ports.append({**device, "port": found[1]})
         elif ":" in row:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from slurmmiles.findings import about, fail, unknown, unreadable, warn
-from slurmmiles.preflight.text import is_whole, plain
+from slurmmiles.preflight.text import plain
 from slurmmiles.report import Finding
 
 _LINE = re.compile(r"([A-Za-z0-9._-]+):(\d+):(\d+) \[(\d+)\] NCCL (\w+) (.*)", re.ASCII)
@@ -70,9 +70,6 @@ def judge_nccl_log(text: str, fabric: str | None = None, file: str = "nccl.log")
     if not any(h.networks for h in hosts.values()):
         return [unreadable(file, "no line of it says which network NCCL uses")]
     findings: list[Finding] = []
-    last = plain(text).splitlines()[-1]
-    if not is_whole(text) and _LINE.search(last):
-        findings.append(unreadable(file, "its last line is cut"))
     for host, log in hosts.items():
         if not log.networks:
             findings.append(

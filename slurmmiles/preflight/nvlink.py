@@ -59,8 +59,13 @@ def parse_nvlink_status(text: str) -> tuple[tuple[GpuLinks, ...], tuple[str, ...
     return tuple(GpuLinks(i, name, tuple(links)) for i, name, links in found), tuple(others)
 
 
-def judge_nvlink_status(text: str, file: str = "nvlink-s.txt", node: str = "") -> list[Finding]:
-    """nvlink_inactive for each link that should be up, and for a GPU that shows none."""
+def judge_nvlink_status(
+    text: str, file: str = "nvlink-s.txt", node: str = "", *, cut: bool = False
+) -> list[Finding]:
+    """nvlink_inactive for each link that should be up, and for a GPU that shows none.
+
+    `cut`: the text is known not to be whole, so that its last GPU may have more links.
+    """
     gpus, others = parse_nvlink_status(text)
     if not gpus:
         return [unreadable(file, "it names no GPU", node)]
@@ -74,7 +79,8 @@ def judge_nvlink_status(text: str, file: str = "nvlink-s.txt", node: str = "") -
     rate = rates.most_common(1)[0][0] if rates else 0.0
     for gpu in gpus:
         product = product_of(gpu.name)
-        if gpu is gpus[-1] and 0 < len(gpu.links) < _listed(product, usual):
+        short = len(gpu.links) < _listed(product, usual)
+        if gpu is gpus[-1] and short and (gpu.links or cut):
             # nvidia-smi lists every link of a GPU, so a short last block is a text that was cut.
             findings.append(unreadable(file, f"it ends within GPU {gpu.index}", node))
         else:

@@ -13,6 +13,7 @@ from slurmmiles.findings import unreadable
 from slurmmiles.preflight import replay_gpu, replay_net
 from slurmmiles.preflight.nccl_log import judge_nccl_log
 from slurmmiles.preflight.replay_env import Place, judge_environment, read_place
+from slurmmiles.preflight.text import is_whole
 from slurmmiles.preflight.xid import judge_xids, parse_now
 from slurmmiles.report import Finding
 
@@ -45,10 +46,8 @@ KNOWN = (
 
 def judge_evidence(files: Evidence, node: str = "") -> list[Finding]:
     """The findings of one folder; `files` holds only names of KNOWN."""
-    empty = [name for name, text in files.items() if not text.strip()]
-    findings = [unreadable(name, "it is empty", node) for name in sorted(empty)]
-    whole = {name: text for name, text in files.items() if name not in empty}
-    place, faults = read_place(whole, node)
+    whole, cut, findings = _usable(files, node)
+    place, faults = read_place(whole, node, cut)
     judges: tuple[Callable[[Evidence, Place, str], list[Finding]], ...] = (
         replay_gpu.judge,
         replay_net.judge,
@@ -60,6 +59,28 @@ def judge_evidence(files: Evidence, node: str = "") -> list[Finding]:
     for judge in judges:
         findings += judge(whole, place, node)
     return _once(findings)
+
+
+def _usable(files: Evidence, node: str) -> tuple[Evidence, frozenset[str], list[Finding]]:
+    """The files without a last line that is cut, the names of those, and findings about them.
+
+    Every tool ends its last line; without that the text may have been cut anywhere, and what it
+    does not show proves nothing.
+    """
+    whole: dict[str, str] = {}
+    cut: set[str] = set()
+    findings: list[Finding] = []
+    for name, text in sorted(files.items()):
+        if not text.strip():
+            findings.append(unreadable(name, "it is empty", node))
+            continue
+        if not is_whole(text):
+            findings.append(unreadable(name, "its last line has no end: it may be cut", node))
+            cut.add(name)
+            text = text[: text.rfind("\n") + 1]
+        if text.strip():
+            whole[name] = text
+    return whole, frozenset(cut), findings
 
 
 def _log(files: Evidence, place: Place, node: str) -> list[Finding]:

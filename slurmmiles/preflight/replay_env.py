@@ -33,10 +33,14 @@ class Place:
     fabric: str | None = None
     context: EnvContext = field(default_factory=EnvContext)
     instance: str = ""
+    cut: frozenset[str] = frozenset()
+    """Files that are not whole: what they do not show may still be there."""
 
 
-def read_place(files: Evidence, node: str = "") -> tuple[Place, list[Finding]]:
-    """The place, and findings about files that cannot be read."""
+def read_place(
+    files: Evidence, node: str = "", cut: frozenset[str] = frozenset()
+) -> tuple[Place, list[Finding]]:
+    """The place, and findings about files that cannot be read; `cut` are those without an end."""
     findings: list[Finding] = []
     env: dict[str, str] = {}
     if "env.txt" in files:
@@ -56,13 +60,15 @@ def read_place(files: Evidence, node: str = "") -> tuple[Place, list[Finding]]:
         colocate=colocate,
         offload=offload,
         gpu=_gpu(files) or gpu_of(instance),
-        slurm_network=_slurm_network(files, findings, node),
-        plugins=_plugins(files, findings, node),
+        slurm_network=None if "slurm.txt" in cut else _slurm_network(files, findings, node),
+        plugins=None if "libs.txt" in cut else _plugins(files, findings, node),
         libfabric=versions.get("libfabric", ""),
         aws_ofi=versions.get("aws-ofi-nccl", ""),
         efa_installer=versions.get("efa-installer", ""),
     )
-    return Place(env, nics, tree, fabric, context, instance), findings
+    if any(f.subject.endswith("file=sysfs.txt") for f in findings):
+        cut |= {"sysfs.txt"}
+    return Place(env, nics, tree, fabric, context, instance, cut), findings
 
 
 def judge_environment(files: Evidence, place: Place, node: str) -> list[Finding]:
@@ -76,7 +82,7 @@ def judge_environment(files: Evidence, place: Place, node: str) -> list[Finding]
             ports.setdefault(nic.name, []).append(nic.port)
         if ports:
             findings += judge_hca_list(place.env[HCA], list(ports), ports=ports)
-    if place.instance and place.nics is not None:
+    if place.instance and place.nics is not None and "sysfs.txt" not in place.cut:
         seen = len({n.name for n in place.nics.of(NicKind.EFA)})
         if seen or expected_devices(place.instance) is not None:
             findings += judge_efa_count(seen, place.instance, node)
@@ -151,7 +157,7 @@ def _slurm_network(files: Evidence, findings: list[Finding], node: str) -> str |
     said, others = assignments(files["slurm.txt"])
     if others or not said:
         findings.append(unreadable("slurm.txt", "a line is not NAME=VALUE", node))
-        return said.get("SLURM_NETWORK")
+        return None
     return said.get("SLURM_NETWORK", "")
 
 

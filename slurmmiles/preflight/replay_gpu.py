@@ -13,7 +13,6 @@ from slurmmiles.preflight.gpulist import (
     QueriedGpu,
     judge_products,
     parse_query,
-    read_gpus,
 )
 from slurmmiles.preflight.hostcopy import HostCopy, judge_copies
 from slurmmiles.preflight.nvlink import judge_nvlink_status, parse_nvlink_status
@@ -34,14 +33,19 @@ def judge(files: Evidence, place: Place, node: str) -> list[Finding]:
     findings: list[Finding] = []
     gpus: tuple[QueriedGpu, ...] | None = None
     if "gpus.csv" in files:
-        gpus, findings = read_gpus(files["gpus.csv"], "gpus.csv", node)
-        if gpus is not None:
+        try:
+            gpus = parse_query(files["gpus.csv"])
+        except BadQuery as error:
+            findings.append(unreadable("gpus.csv", str(error), node))
+        else:
             findings += judge_products(gpus, node) + judge_gpus(gpus, node)
     name = _usual_name(gpus)
     if "topo.txt" in files:
         findings += _topology(files, gpus, name, node)
     if "nvlink-s.txt" in files:
-        findings += judge_nvlink_status(files["nvlink-s.txt"], node=node)
+        findings += judge_nvlink_status(
+            files["nvlink-s.txt"], node=node, cut="nvlink-s.txt" in place.cut
+        )
         listed = len(parse_nvlink_status(files["nvlink-s.txt"])[0])
         if gpus is not None and 0 < listed < len(gpus):
             findings.append(_fewer("nvlink-s.txt", listed, len(gpus), node))

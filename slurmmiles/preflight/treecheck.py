@@ -1,4 +1,4 @@
-"""Is a saved tree of kernel files whole: no odd lines, no value that a kernel never writes. Pure."""
+"""Is a saved tree of kernel files whole: no odd line, no value that a kernel never writes. Pure."""
 
 from __future__ import annotations
 

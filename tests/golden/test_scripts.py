@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ PAIRS = [(r, s) for r in CATALOG.files("recipes") for s in CATALOG.files("sites"
 INLINE_PLAN = re.compile(r"SLURMMILES_PLAN=([A-Za-z0-9+/=]+)")
 
 
+@cache
 def planned(recipe: str, site: str) -> Plan:
     r = CATALOG.recipe(recipe)
     plan = make_plan(
@@ -35,9 +37,10 @@ def planned(recipe: str, site: str) -> Plan:
         model=CATALOG.model(r.model.facts) if r.model.facts else None,
         gpu=CATALOG.gpu("h200"),
     )
-    return plan.model_copy(update={"python": "/opt/venv/bin/python"})
+    return plan.model_copy(update={"python": "/opt/venv/bin/python"})  # not this machine's
 
 
+@cache
 def script(recipe: str, site: str) -> str:
     """The script, or the sentence with which the pair is refused."""
     try:
@@ -51,17 +54,17 @@ def script(recipe: str, site: str) -> str:
 def test_the_script_is_the_golden_one(recipe: str, site: str, pytestconfig: pytest.Config) -> None:
     # How the plan is packed depends on the zlib of the machine; that it is the plan is tested below.
     text = INLINE_PLAN.sub("SLURMMILES_PLAN=(the plan)", script(recipe, site))
-    path = SCRIPTS / f"{recipe}--{site}.sbatch"
+    path = SCRIPTS / site / f"{recipe}.sbatch"
     if pytestconfig.getoption("update_golden"):
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    assert path.exists(), f"{path.name} is new: read it and write it with --update-golden"
+    assert path.exists(), "this pair is new: read its script and write it with --update-golden"
     assert text == path.read_text()
 
 
 def test_there_is_no_golden_script_of_a_pair_that_does_not_ship() -> None:
-    expected = {f"{recipe}--{site}.sbatch" for recipe, site in PAIRS}
-    assert {path.name for path in SCRIPTS.iterdir()} <= expected
+    expected = {f"{site}/{recipe}.sbatch" for recipe, site in PAIRS}
+    assert {str(path.relative_to(SCRIPTS)) for path in SCRIPTS.glob("*/*")} <= expected
 
 
 @pytest.mark.parametrize(("recipe", "site"), PAIRS)
@@ -78,7 +81,7 @@ def written(folder: Path) -> list[str]:
     paths = []
     for recipe, site in PAIRS:
         if (text := script(recipe, site)).startswith("#!"):
-            path = folder / f"{recipe}--{site}.sbatch"
+            path = folder / f"{recipe}--{site}"
             path.write_text(text)
             paths.append(str(path))
     assert paths
@@ -86,8 +89,8 @@ def written(folder: Path) -> list[str]:
 
 
 def test_bash_reads_every_script(tmp_path: Path) -> None:
-    for path in written(tmp_path):
-        assert shell.run(["bash", "-n", path]).stderr == ""
+    check = 'for path; do bash -n "$path"; done'
+    assert shell.run(["bash", "-c", check, "-", *written(tmp_path)]).stderr == ""
 
 
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")

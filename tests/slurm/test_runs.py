@@ -167,3 +167,12 @@ def test_tiny_learns_on_two_nodes(user: User) -> None:
     assert metrics["logprob_diff_max"] < 1e-3
     assert metrics["reward_first"] < 0.25
     assert metrics["reward_last"] > 0.6
+
+
+def test_the_time_limit_is_called_by_its_name(user: User) -> None:
+    recipe = command(user, "limit", "sleep 600")
+    code, result = user.submit(recipe, "--set", "slurm.time=00:01:00")
+    assert code == 6
+    assert result["outcome"] == "timed out"
+    assert "time limit is 60 s" in result["reason"]
+    assert user.slurm_state(result["job_id"]).startswith("TIMEOUT")

@@ -128,9 +128,12 @@ def make_batch(samples: int = 8, length: int = 9, seed: int = 0) -> TrainBatch:
     mask = torch.zeros(samples, length)
     mask[:, 4:] = 1.0
     tokens[1::2, -1], mask[1::2, -1] = 0, 0.0
+    unset = torch.zeros(samples, length)
     return TrainBatch(
-        tokens,
-        mask,
-        torch.zeros(samples, length),
-        torch.randn(samples, generator=draw),
+        tokens_BT=tokens,
+        loss_mask_BT=mask,
+        advantages_B=torch.randn(samples, generator=draw),
+        rollout_logprobs_BT=unset,
+        old_logprobs_BT=unset,
+        ref_logprobs_BT=unset,
     )

@@ -14,7 +14,8 @@ __all__ = ["ALPHABET", "Task", "make_task", "problem_rng", "score"]
 
 def make_task(data: Data) -> Task:
     """The task that `data` names."""
-    return {"copy": Copy, "reverse": Reverse, "addition": Addition}[data.task](data.digits)
+    kinds: dict[str, type[Task]] = {"copy": Copy, "reverse": Reverse, "addition": Addition}
+    return kinds[data.task](data.digits)
 
 
 def problem_rng(seed: int, stage: str, step: int) -> random.Random:

@@ -12,6 +12,8 @@ from trainer.types import Problem
 class Task(Protocol):
     """Draws problems; `answer_len` bounds the characters of any right answer."""
 
+    def __init__(self, digits: int) -> None: ...
+
     @property
     def answer_len(self) -> int: ...
 
