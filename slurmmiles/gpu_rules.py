@@ -23,8 +23,8 @@ MARGIN = 0.95
 
 
 def fp8_settings(recipe: Recipe) -> list[str]:
-    """What makes a recipe an fp8 one: a flag of Megatron's fp8 family, an SGLang value that names
-    fp8, or an fp8 checkpoint.
+    """What makes a recipe an fp8 one: a flag of Megatron's fp8 family, an SGLang flag or value that
+    names fp8, or an fp8 checkpoint.
     """
     found = []
     for name, raw in recipe.flags.items():
@@ -33,7 +33,7 @@ def fp8_settings(recipe: Recipe) -> list[str]:
             continue
         text = shown(value).lower()
         trains = name.startswith("--fp8") and text not in ("none", "false")
-        if trains or (name.startswith("--sglang-") and "fp8" in text):
+        if trains or (name.startswith("--sglang-") and "fp8" in f"{name} {text}"):
             found.append(f"flags.{name}={shown(value)}")
     checkpoint = recipe.model.hf_checkpoint or ""
     if "fp8" in checkpoint.rpartition("/")[2].lower():

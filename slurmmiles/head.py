@@ -45,6 +45,7 @@ class Head:
 
     def run(self) -> None:
         """Until the driver has ended well; UnfitNodes, RunFailed or RunTimedOut otherwise."""
+        self._refuse_incomplete()
         block, facts = self._claim()
         values = self.node.values(
             address=facts.address,
@@ -72,6 +73,15 @@ class Head:
         self.joined_after_s = gate.joined_after_s
         self.nodes, self.verdict = gate.judge(self.nodes)
         self._drive(block, facts, values)
+
+    def _refuse_incomplete(self) -> None:
+        """A rendered script may carry a plan with unknown directories: say so before Ray starts."""
+        if unknown := self.node.plan.missing:
+            raise RunFailed(
+                f"the plan does not know {', '.join(m.name for m in unknown)}",
+                where=f"recipe {self.node.plan.recipe}",
+                fix="render it again with --var NAME=DIR for each",
+            )
 
     def _claim(self) -> tuple[PortBlock, NodeFacts]:
         """Ports, addresses, canary and the line to the workers: all that they wait for."""

@@ -23,6 +23,8 @@ class NicKind(str, Enum):
 
 
 class Role(str, Enum):
+    """What a port is for on this node."""
+
     COMPUTE = "compute"
     STORAGE = "storage"
     MANAGEMENT = "management"
@@ -31,6 +33,8 @@ class Role(str, Enum):
 
 
 class Facts(BaseModel):
+    """Frozen, and an unknown key is an error: facts go between processes as JSON."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import ceil, gcd
 
+from slurmmiles.containers import step_python
 from slurmmiles.drivers import MILES, driver_plan, miles_driver, trainer_config
 from slurmmiles.economics import gpu_hours, usd
 from slurmmiles.errors import BadInput
-from slurmmiles.containers import step_python
 from slurmmiles.fabric import fabric_notes, network_env, with_job_env, with_real_timeout
 from slurmmiles.gpu_rules import refuse_expandable, refuse_fp8
 from slurmmiles.gpus import GpuFacts

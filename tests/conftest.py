@@ -12,6 +12,7 @@ from hypothesis import settings
 import slurmmiles
 from slurmmiles import shell
 from slurmmiles.catalog import Catalog, shipped
+from slurmmiles.cli import run
 from slurmmiles.shell import Completed
 
 PACKAGE_ROOT = Path(slurmmiles.__file__).resolve().parents[1]
@@ -45,22 +46,26 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def scrubbed(home: Path) -> dict[str, str]:
+    """An environment without Slurm, without a sandbox, and with `home` as the home directory."""
+    return {
+        "HOME": str(home),
+        "PATH": "/nonexistent",
+        "PYTHONPATH": str(PACKAGE_ROOT),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "SLURMMILES_SANDBOX_DIR": "/nonexistent/sandbox",
+        "COLUMNS": "200",
+    }
+
+
 @pytest.fixture
 def cli(home: Path) -> Cli:
-    """`cli("plan", "tiny")`: the command in an empty directory, without Slurm, with a new home."""
+    """`cli("plan", "tiny")`: the command as a process, in an empty directory with a new home."""
 
     def call(*argv: str, cwd: Path | None = None, env: dict[str, str] | None = None) -> Completed:
-        scrubbed = {
-            "HOME": str(home),
-            "PATH": "/nonexistent",
-            "PYTHONPATH": str(PACKAGE_ROOT),
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "SLURMMILES_SANDBOX_DIR": "/nonexistent/sandbox",
-            "COLUMNS": "200",
-        }
         return shell.run(
             [sys.executable, "-m", "slurmmiles", *argv],
-            env={**scrubbed, **(env or {})},
+            env={**scrubbed(home), **(env or {})},
             cwd=cwd or home / "work",
             timeout=120.0,
         )
@@ -69,21 +74,38 @@ def cli(home: Path) -> Cli:
 
 
 @pytest.fixture
-def refused(cli: Cli, home: Path) -> Callable[..., str]:
-    """Run a command that must end with one clear sentence; the sentence. Nothing may be created."""
+def refused(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., str]:
+    """The one clear sentence with which a command is refused (exit 2); nothing may be created.
 
-    def call(
-        *argv: str, code: int = 2, cwd: Path | None = None, env: dict[str, str] | None = None
-    ) -> str:
+    Without a process of its own, which costs half a second each time.
+    """
+
+    def call(*argv: str, env: dict[str, str] | None = None) -> str:
+        monkeypatch.setattr("os.environ", {**scrubbed(home), **(env or {})})
+        monkeypatch.setattr("sys.argv", ["slurmmiles", *argv])
+        monkeypatch.chdir(home / "work")
         before = listing(home)
-        answer = cli(*argv, cwd=cwd, env=env)
-        assert answer.returncode == code, answer.stdout + answer.stderr
-        assert answer.stderr.count("Error: ") == 1, answer.stderr
-        assert "Traceback" not in answer.stdout + answer.stderr
+        with pytest.raises(SystemExit) as end:
+            run()
+        said = capsys.readouterr()
+        assert end.value.code == 2, said.out + said.err
         assert listing(home) == before
-        return answer.stderr.partition("Error: ")[2].strip()
+        return sentence(said.err)
 
     return call
+
+
+def sentence(stderr: str) -> str:
+    """The one sentence after `Error: `."""
+    assert stderr.count("Error: ") == 1 and "Traceback" not in stderr, stderr
+    return stderr.partition("Error: ")[2].strip()
+
+
+@pytest.fixture
+def sentence_of() -> Callable[[str], str]:
+    return sentence
 
 
 def listing(folder: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""The laws of the house, read from the source: sizes, doors, rings, words of templates.
+"""Who may import whom, and who may touch what: read from the source.
 
 A ring says who may import whom: a module imports its own ring and lower ones, never upwards.
 0 pure, no I/O; 1 one foreign language each; 2 and 3 act; 4 speaks to a person. A package stands for
@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import ast
 import re
-import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 import slurmmiles
-from slurmmiles import yamlfile
-from slurmmiles.catalog import shipped
 
 ROOT = Path(slurmmiles.__file__).resolve().parents[1]
 PACKAGE = ROOT / "slurmmiles"
@@ -29,11 +27,15 @@ RINGS: dict[int, str] = {
         openrun parameters partitions paths pci plan planfile plannotes plantext ports preflight
         recipe report request result runblock rundir site slurm topology
         """,
-    1: "inherit jsonfile sbatch shell systree sysfs yamlfile preflight.gdr preflight.ib_counters",
+    1: """
+        inherit jsonfile sbatch shell systree sysfs yamlfile
+        preflight.gdr preflight.ib_counters preflight.treecheck
+        preflight.replay preflight.replay_env preflight.replay_gpu preflight.replay_net
+        """,
     2: """
         asked catalog control driver_job gate_words netlibs node nodefacts ray_cluster sandbox
-        sitefind siteinit timeline
-        preflight.__main__ preflight.environment preflight.host preflight.probe
+        nodetrees sitefind siteinit timeline
+        preflight.__main__ preflight.environment preflight.host preflight.probe preflight.saved
         """,
     3: "agent arrival gate gate_check head health job logs sitecheck submit worker",
     4: "__main__ cli commands show",
@@ -53,10 +55,6 @@ def sources(*folders: str) -> list[Path]:
     return sorted(p for f in folders for p in (ROOT / f).rglob("*.py"))
 
 
-def short(path: Path) -> str:
-    return "/".join(path.parts[-2:])
-
-
 def name_of(path: Path) -> str:
     """`slurmmiles/preflight/host.py` as `preflight.host`."""
     return ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
@@ -67,6 +65,7 @@ def ring_of(name: str) -> int | None:
     return RING_OF.get(name, RING_OF.get(name.partition(".")[0]))
 
 
+@cache
 def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
@@ -95,16 +94,9 @@ def own_imports(path: Path, *, top_only: bool = False) -> set[str]:
 MODULES = {name_of(path): path for path in sources("slurmmiles")}
 
 
-@pytest.mark.parametrize("path", sources("slurmmiles", "trainer", "tests", "benchmarks"), ids=short)
-def test_a_file_has_at_most_250_lines_and_a_function_60(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 250
-    for node in ast.walk(tree_of(path)):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            assert (node.end_lineno or 0) - node.lineno < 60, node.name
-
-
 def test_every_module_has_a_ring_and_every_ring_a_module() -> None:
-    assert [name for name in MODULES if ring_of(name) is None] == []
+    unplaced = [name for name in MODULES if ring_of(name) is None]
+    assert unplaced == [], "say in RINGS who may import them"
     packages = {name.rpartition(".")[0] for name in MODULES}
     assert [name for name in RING_OF if name not in MODULES and name not in packages] == []
 
@@ -198,49 +190,3 @@ def test_only_the_boundaries_catch_everything() -> None:
             ):
                 broad.add(name)
     assert broad <= {"agent", "preflight.runner"}
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_every_public_function_and_class_states_its_promise(name: str) -> None:
-    tree = tree_of(MODULES[name])
-    assert ast.get_docstring(tree), "the module"
-    for node in tree.body:
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_"):
-            assert ast.get_docstring(node), node.name
-
-
-TEMPLATES = sorted(shipped("sbatch_templates").glob("*"))
-
-
-@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.name)
-def test_a_template_holds_no_logic(path: Path) -> None:
-    lines = path.read_text().splitlines()
-    assert len(lines) <= 60
-    bash = "\n".join(line for line in lines if not line.lstrip().startswith(("# ", "{%")))
-    words = re.findall(
-        r"\b(?:pkill|killall|sleep|while|until|for|if|case|function)\b|<<|\(\)", bash
-    )
-    assert words == []
-
-
-@pytest.mark.parametrize("path", sorted(shipped("configs").rglob("*.yaml")), ids=short)
-def test_every_shipped_yaml_is_a_mapping(path: Path) -> None:
-    assert yamlfile.load_mapping(path)
-
-
-def test_no_file_names_the_place_where_it_was_written() -> None:
-    places = [f"{place}/" for place in (ROOT, Path(sys.prefix).resolve()) if len(place.parts) > 2]
-    kinds = ("*.py", "*.md", "*.yaml", "*.toml", "*.j2", "*.txt", "*.sbatch")
-    folders = (
-        "slurmmiles",
-        "trainer",
-        "configs",
-        "sbatch_templates",
-        "tests",
-        "docs",
-        "benchmarks",
-    )
-    files = [p for kind in kinds for folder in folders for p in (ROOT / folder).rglob(kind)]
-    for path in [*files, *ROOT.glob("*.md"), *ROOT.glob("*.toml")]:
-        text = path.read_text(encoding="utf-8", errors="replace")
-        assert not [place for place in places if place in text], path

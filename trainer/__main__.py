@@ -40,21 +40,20 @@ def run(config: Config) -> None:
     from trainer.device import choose_device
 
     start = time.monotonic()
-    signal.signal(signal.SIGTERM, _unwind)  # importing ray has set its own
     device = choose_device(config.device)
     address = os.environ.get("RAY_ADDRESS", "auto")
-    with (
-        ray_connection(address, os.environ, config.work_dir),
-        colocated(config, device) as cluster,
-    ):
-        ranks, engines = cluster.trainer.hosts, cluster.engines.hosts
-        print(
-            f"up in {time.monotonic() - start:.1f} s: {len(ranks)} trainer ranks on {_fold(ranks)};"
-            f" {len(engines)} engines on {_fold(engines)};"
-            f" {max(cluster.trainer.parameters):,} parameters a rank",
-            flush=True,
-        )
-        loop.run(config, cluster)
+    with ray_connection(address, os.environ, config.work_dir):
+        signal.signal(signal.SIGTERM, _unwind)  # Ray's core has set its own, which aborts
+        with colocated(config, device) as cluster:
+            ranks, engines = cluster.trainer.hosts, cluster.engines.hosts
+            print(
+                f"up in {time.monotonic() - start:.1f} s:"
+                f" {len(ranks)} trainer ranks on {_fold(ranks)};"
+                f" {len(engines)} engines on {_fold(engines)};"
+                f" {max(cluster.trainer.parameters):,} parameters a rank",
+                flush=True,
+            )
+            loop.run(config, cluster)
 
 
 def _fold(hosts: list[str]) -> str:

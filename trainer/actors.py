@@ -78,6 +78,7 @@ def wait_all(refs: Sequence[Ref], what: str, *, timeout: float | None = None) ->
 
 
 def _reason(error: RayActorError) -> str:
-    """Ray's explanation in one line, without its advice."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return " ".join(lines)[:400]
+    """Which process, where, and Ray's reason, in one line without its advice."""
+    told = ("pid: ", "ip: ", "The actor ")
+    lines = [line.strip() for line in str(error).splitlines()]
+    return ", ".join(line.split(". ")[0] for line in lines if line.startswith(told))

@@ -97,10 +97,14 @@ def _start_rank(config: Config, device: Device, node: Node) -> Actor:
 
 def _start_engine(config: Config, device: Device, index: int, node: Node) -> Actor:
     paths = ":".join(str(path) for path in [*device.engine_path, ROOT])
+    env = {
+        "PYTHONPATH": f"{paths}:${{PYTHONPATH}}",
+        "SGLANG_CACHE_DIR": str(config.work_dir / "sglang_cache"),  # else in the user's home
+    }
     return start(
         "trainer.engine:Engine",
         *(config, device, index),
         node=node,
         gpus=0,
-        env={"PYTHONPATH": f"{paths}:${{PYTHONPATH}}", **QUIET, **device.engine_env},
+        env={**env, **QUIET, **device.engine_env},
     )

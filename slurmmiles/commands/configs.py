@@ -117,11 +117,10 @@ def init_site(name: str | None, base: str | None, to_stdout: bool, force: bool) 
     \b
     Example: slurmmiles sites init mycluster
     """
-    find_slurm()
-    catalog = _catalog()
+    clients, catalog = find_slurm(), _catalog()
     seen = look()
     name = name or seen.cluster or "mine"
-    built_on = catalog.site(base or detect(catalog)[0])
+    built_on = catalog.site(base or clients.site or detect(Catalog(catalog.roots[-1:]))[0])
     keys = propose(seen, base=built_on, gpus=catalog.files("gpus"), ask=_asker())
     text = f"# Written by `slurmmiles sites init`; see `slurmmiles sites show {name}`.\n"
     text += show.as_yaml({"description": f"{name}, as found by sites init", **keys})

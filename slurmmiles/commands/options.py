@@ -128,4 +128,5 @@ def runs_dir(runs: Path | None, site: Site | None) -> Path:
 
 
 def print_json(value: Any) -> None:
+    """The answer of `--json`: one value, and nothing else on stdout."""
     click.echo(to_json(value))

@@ -94,9 +94,8 @@ def refuse_unfitting(decided: Plan) -> None:
         raise BadInput(
             f"recipe {decided.recipe!r} does not fit in memory on {on}:\n  {why}", where="memory"
         )
-    variables = [part for part in decided.missing if part.name.startswith("$")]
-    if variables:
-        raise BadInput(f"the run block needs {_listed(variables)}", where="--var")
+    if any(part.name.startswith("$") for part in decided.missing):
+        raise BadInput(f"the run block needs {_listed(decided.missing)}", where="--var")
 
 
 def refuse_missing(decided: Plan) -> None:

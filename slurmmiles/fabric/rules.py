@@ -4,9 +4,11 @@ what goes another way than the environment of `ray start`; pure.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from math import ceil
 
+from slurmmiles.env_launch import judge_extra_env
 from slurmmiles.env_rules import EnvContext, judge_env
 from slurmmiles.errors import BadInput
 from slurmmiles.fabric.node import RDZV
@@ -18,6 +20,8 @@ from slurmmiles.recipe import FlagValue, Recipe
 from slurmmiles.report import Finding, Verdict
 from slurmmiles.site import Site
 
+EXTRA_ENV = "--extra-env-vars"
+PLAIN_PAIR = re.compile(r"(\w+)=(.*?)(?=\s+\w+=|\s*$)")
 REAL_TIMEOUT = "--distributed-timeout-minutes"
 # SGLang's and Megatron's ways to DeepEP: flag to the word that its value must hold ("" any).
 DEEPEP = {
@@ -36,6 +40,7 @@ def network_env(
     BadInput for a variable that is the agent's, a secret, and values that are known to fail.
     """
     _refuse_ours(recipe, site)
+    _refuse_lost(recipe)
     fabric = fabric_plan(recipe, site, shape)
     device = "gpu" if shape.gpus else "cpu"
     env = resolve_env(recipe, site, device=device, user=user, environ=environ, fabric=fabric)
@@ -49,6 +54,18 @@ def _refuse_ours(recipe: Recipe, site: Site) -> None:
             raise BadInput(
                 f"{name} is set by the agent on every node", where=f"{where}, env", fix="remove it"
             )
+
+
+def _refuse_lost(recipe: Recipe) -> None:
+    """Values that miles' launcher would cut: plain --extra-env-vars is split at every `=`."""
+    words = [*recipe.driver.script_args, *recipe.driver.argv]
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        option, equals, value = word.partition("=")
+        text = value if equals else following
+        if option != EXTRA_ENV or text.lstrip().startswith("{"):
+            continue
+        for finding in judge_extra_env(dict(PLAIN_PAIR.findall(text)), text):
+            raise BadInput(finding.message, where=EXTRA_ENV, fix=finding.remedy)
 
 
 def fabric_plan(recipe: Recipe, site: Site, shape: Shape) -> FabricPlan:

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Iterator
 
 from slurmmiles.nodefacts import NodeFacts
 from slurmmiles.planfile import Plan
+from slurmmiles.preflight.addresses import judge_own_name
+from slurmmiles.preflight.limits import judge_memlock, judge_nofile, judge_shm, judge_stack
 from slurmmiles.report import Finding, Verdict
 
-UNLIMITED = -1
+RDMA = ("infiniband", "roce", "slingshot", "efa")
 
 
 def judge_hosts(
@@ -50,9 +52,6 @@ def _canary(node: NodeFacts, canary: str, run_dir: str) -> Iterator[Finding]:
 
 def _address(node: NodeFacts, several: bool) -> Iterator[Finding]:
     loopback = node.address.startswith("127.")
-    name_is_loopback = bool(node.resolves_to) and all(
-        a.startswith("127.") for a in node.resolves_to
-    )
     evidence: dict[str, str | int | float | bool | None] = {
         "address": node.address,
         "interface": node.interface,
@@ -69,18 +68,9 @@ def _address(node: NodeFacts, several: bool) -> Iterator[Finding]:
             evidence=evidence,
         )
         return
-    if several and name_is_loopback:
-        yield Finding(
-            code="hostname_is_loopback",
-            verdict=Verdict.WARN,
-            subject=node.node,
-            message=(
-                f"its name {node.hostname} resolves to {node.resolves_to[0]} there; programs that"
-                " look up their own name will not be reachable"
-            ),
-            remedy=f"mend /etc/hosts on the node; Ray, Gloo and SGLang were given {node.address}",
-            evidence=evidence,
-        )
+    names = judge_own_name(node.node, node.hostname, node.resolves_to, given=node.address)
+    if several and any(f.verdict is Verdict.WARN for f in names):
+        yield from _of(node, names)
         return
     yield Finding(
         code="address",
@@ -92,34 +82,20 @@ def _address(node: NodeFacts, several: bool) -> Iterator[Finding]:
 
 
 def _limits(node: NodeFacts, plan: Plan) -> Iterator[Finding]:
-    nofile, memlock = node.limits["nofile"], node.limits["memlock"]
-    if nofile != UNLIMITED and nofile < plan.preflight.min_nofile:
-        yield Finding(
-            code="limit_nofile",
-            verdict=Verdict.FAIL,
-            subject=node.node,
-            message=(
-                f"a process may open {nofile} files and the recipe asks for"
-                f" {plan.preflight.min_nofile}"
-            ),
-            remedy=(
-                "raise the hard limit (LimitNOFILE of slurmd, or PropagateResourceLimits in"
-                " slurm.conf)"
-            ),
-            evidence={"nofile": nofile},
-        )
-    if plan.preflight.memlock_unlimited and memlock != UNLIMITED:
-        yield Finding(
-            code="limit_memlock",
-            verdict=Verdict.WARN,
-            subject=node.node,
-            message=(
-                f"a process may lock {memlock} bytes, and RDMA registers memory without such a"
-                " bound"
-            ),
-            remedy="set LimitMEMLOCK=infinity for slurmd",
-            evidence={"memlock": memlock},
-        )
+    """By the same judges as saved evidence; what only GPUs need is asked of GPU runs only."""
+    asked = plan.preflight
+    yield from _of(node, judge_nofile(node.limits["nofile"], asked=asked.min_nofile))
+    if asked.memlock_unlimited:
+        rdma = node.fabric in RDMA
+        yield from _of(node, judge_memlock(node.limits["memlock"], rdma=rdma))
+    if plan.device == "gpu":
+        yield from _of(node, judge_shm(node.shm_bytes))
+        yield from _of(node, judge_stack(node.limits["stack"]))
+
+
+def _of(node: NodeFacts, findings: Iterable[Finding]) -> Iterator[Finding]:
+    """The findings with the node's bare name as subject, as every finding here has."""
+    return (f.model_copy(update={"subject": node.node}) for f in findings)
 
 
 def _gpus(node: NodeFacts, plan: Plan) -> Iterator[Finding]:

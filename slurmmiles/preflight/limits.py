@@ -63,15 +63,21 @@ def judge_shm(bytes_: int, node: str = "") -> list[Finding]:
     ]
 
 
-def judge_nofile(files: int, node: str = "", wanted: int = NOFILE_WANTED) -> list[Finding]:
-    """nofile_low, a warning: Ray opens thousands of files."""
+def judge_nofile(files: int, node: str = "", asked: int | None = None) -> list[Finding]:
+    """nofile_low: a failure below what the recipe asks for, else a warning, since Ray opens
+    thousands of files.
+    """
+    wanted = NOFILE_WANTED if asked is None else asked
     if files == UNLIMITED or files >= wanted:
         return []
+    judge = warn if asked is None else fail
     return [
-        warn(
+        judge(
             "nofile_low",
             about(node=node),
-            f"a process may open {files} files, and Ray opens thousands",
+            f"a process may open {files} files, and Ray opens thousands"
+            if asked is None
+            else f"a process may open {files} files, and the recipe asks for {asked}",
             "raise LimitNOFILE of slurmd, or ulimit -n in the job",
             nofile=files,
         )

@@ -98,6 +98,8 @@ def _judge(
     gpu: GpuLinks, product: Product | None, gpus: Sequence[GpuLinks], node: str
 ) -> list[Finding]:
     by_design = product is not None and product.nvlink is NvLink.BOARD
+    if product is not None and product.multi_node and len(gpus) == 1:
+        return []  # a superchip alone in its node may have no partner (GH200)
     expected = product.links if product and by_design else _peers(gpu, product, gpus)
     if gpu.active >= expected:
         return _not_in_table(gpu, node) if product is None and gpu.inactive else []

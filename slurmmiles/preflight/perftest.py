@@ -20,6 +20,8 @@ _HEADER = re.compile(r"#bytes\s+#iterations\s+BW peak\[([^\]]+)\]\s+BW average\[
 UNITS = {"gb/sec": 1.0, "mib/sec": 8 * 2**20 / 1e9, "mb/sec": 8 * 2**20 / 1e9}
 # A link is well at this part of its rate: 380 of 400 Gbit/s (AzNHC, OCI).
 FLOOR = 0.95
+# Both directions at once: imbue's cluster-health asks 720 of 800 Gbit/s.
+FLOOR_BOTH = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +83,11 @@ def judge_transfer(
     subject: str,
     *,
     bidirectional: bool = False,
-    floor: float = FLOOR,
+    floor: float | None = None,
 ) -> list[Finding]:
     """ib_bandwidth_low below `floor` of the link's rate, of twice the rate with -b."""
-    wanted = floor * rate_gbit * (2 if bidirectional else 1)
+    part = floor or (FLOOR_BOTH if bidirectional else FLOOR)
+    wanted = part * rate_gbit * (2 if bidirectional else 1)
     if transfer.average >= wanted:
         return []
     return [

@@ -14,6 +14,8 @@ from enum import Enum
 
 
 class NvLink(Enum):
+    """How the GPUs of a node are joined beyond PCIe."""
+
     NONE = "none"
     BRIDGE = "bridge"
     """PCIe cards that a person may join in pairs or fours, or leave alone."""

@@ -42,6 +42,9 @@ KNOWN = (
     "lspci.txt",
     *HELPERS,
 )
+SELF_EVIDENT = ("job.txt", "instance.txt", "now.txt")
+SETTINGS = ("env.txt", "slurm.txt", "versions.txt")
+"""What stands in a last line without an end is judged as far as it goes."""
 
 
 def judge_evidence(files: Evidence, node: str = "") -> list[Finding]:
@@ -65,7 +68,7 @@ def _usable(files: Evidence, node: str) -> tuple[Evidence, frozenset[str], list[
     """The files without a last line that is cut, the names of those, and findings about them.
 
     Every tool ends its last line; without that the text may have been cut anywhere, and what it
-    does not show proves nothing.
+    does not show proves nothing. A file of one word, or of true and false, shows a cut by itself.
     """
     whole: dict[str, str] = {}
     cut: set[str] = set()
@@ -74,10 +77,11 @@ def _usable(files: Evidence, node: str) -> tuple[Evidence, frozenset[str], list[
         if not text.strip():
             findings.append(unreadable(name, "it is empty", node))
             continue
-        if not is_whole(text):
+        if not is_whole(text) and name not in SELF_EVIDENT:
             findings.append(unreadable(name, "its last line has no end: it may be cut", node))
             cut.add(name)
-            text = text[: text.rfind("\n") + 1]
+            if name not in SETTINGS:
+                text = text[: text.rfind("\n") + 1]
         if text.strip():
             whole[name] = text
     return whole, frozenset(cut), findings

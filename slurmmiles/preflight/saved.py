@@ -50,7 +50,7 @@ def replay(folder: Path) -> Report:
 def attempt_of(folder: Path) -> Attempt | None:
     """The attempt that `folder` is, or the newest one of the run that it is; None otherwise."""
     if (folder / "nodes").is_dir() and (folder / "preflight").is_dir():
-        return Attempt(folder)
+        return Attempt(folder.resolve())
     run = RunDir(folder)
     if not run.attempts.is_dir():
         return None

@@ -29,6 +29,8 @@ _ISO = re.compile(r"\[?(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)", re.ASCII)
 _CTIME = re.compile(
     r"\[?(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) (\w{3}) +(\d+) ([0-9:]{8}) (\d{4})", re.ASCII
 )
+# What every line of a kernel's log has: seconds since the boot, a time, or the word kernel.
+_KERNEL = re.compile(r"\[ *\d+\.\d+\]|\bkernel: |NVRM: ", re.ASCII)
 _REFUSED = re.compile(r"not permitted|permission denied|read kernel buffer failed", re.IGNORECASE)
 
 
@@ -82,7 +84,8 @@ def judge_xids(
     A message counts when it came after the last boot and within the window; a message whose time
     cannot be read counts.
     """
-    if not text.strip() or _REFUSED.search(text[:2000]):
+    is_log = any(_KERNEL.search(line) or stamp(line) for line in plain(text).splitlines())
+    if not is_log or _REFUSED.search(text[:2000]):
         return [
             unknown(
                 "xid_log_unreadable",

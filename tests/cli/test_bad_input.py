@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from slurmmiles import shell
 from slurmmiles.shell import Completed
 
 Refused = Callable[..., str]
@@ -76,6 +77,24 @@ def test_a_mistake_on_the_command_line(
     assert sentence in refused(*argv)
 
 
+@pytest.mark.parametrize(
+    ("argv", "sentence"), COMMAND_LINES[::6], ids=[" ".join(a)[:50] for a, _ in COMMAND_LINES[::6]]
+)
+def test_a_mistake_ends_the_process_with_exit_2_and_one_sentence(
+    cli: Cli,
+    home: Path,
+    list_below: Callable[[Path], list[str]],
+    sentence_of: Callable[[str], str],
+    argv: list[str],
+    sentence: str,
+) -> None:
+    before = list_below(home)
+    answer = cli(*argv)
+    assert answer.returncode == 2
+    assert sentence in sentence_of(answer.stderr)
+    assert answer.stdout == "" and list_below(home) == before
+
+
 FILES = [
     (b"slurm:\n  node: 2\n", "r.yaml:2: unknown key 'slurm.node'; did you mean 'nodes'?"),
     (b"slurm: {nodes: '2'}\n", "r.yaml:1: slurm.nodes = '2': input should be a valid integer; wri"),
@@ -85,7 +104,10 @@ FILES = [
     (b"\xff\xfe\x00", "r.yaml: cannot read this file: it is not UTF-8 text"),
     (b"", "recipe 'r' trains a model but names none"),
     (b"- tiny\n", "r.yaml:1: the file's top level must be `key: value` lines"),
-    (b"env: {WANDB_API_KEY: x}\n", "recipe r, env: WANDB_API_KEY holds a secret"),
+    (
+        b"driver: {entry: gate-check}\nenv: {WANDB_API_KEY: x}\n",
+        "recipe r, env: WANDB_API_KEY holds a secret",
+    ),
     (b"model: {facts: tinny}\n", "model.facts: unknown model 'tinny'; did you mean 'tiny'?"),
 ]
 
@@ -150,6 +172,9 @@ def test_a_sandbox_that_is_not_there_is_named(refused: Refused) -> None:
     assert "no sandbox is up" in said or "root" in said
 
 
-def test_a_full_disk_is_a_sentence(cli: Cli) -> None:
-    answer = cli("plan", "tiny", "--json")
-    assert answer.returncode == 0 and json.loads(answer.stdout)
+def test_a_full_disk_is_a_sentence(home: Path, sentence_of: Callable[[str], str]) -> None:
+    script = f"{sys.executable} -m slurmmiles plan tiny --json > /dev/full"
+    env = {"PYTHONPATH": str(Path(shell.__file__).parents[1]), "HOME": str(home)}
+    done = shell.run(["bash", "-c", script], env=env, cwd=home)
+    assert done.returncode == 2
+    assert sentence_of(done.stderr).startswith("No space left on device")

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from needs import needs
 
-torch = pytest.importorskip("torch", reason="the trainer extra is not installed")
-pytest.importorskip("megatron.core", reason="the trainer extra is not installed")
+needs("torch", "megatron")
 
+import torch  # noqa: E402
 from worlds import make_batch, make_config, run_world  # noqa: E402
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def train_steps(
 
 
 def save_twice_then_half(rank: TrainerRank, directory: Path) -> tuple[int | None, ...]:
-    """What the tracker says: before any save, after two, and with a third whose tracker never came."""
+    """What the tracker says: before a save, after two, beside a cut-off third, after it."""
     from trainer.checkpoint import iteration_dir
 
     before = rank.latest_step(directory)

@@ -30,7 +30,7 @@ GOOD: dict[str, Any] = {
 
 
 def write(path: Path, **changes: object) -> Path:
-    """GOOD with `changes`, whose keys are dotted with two underscores; a value of None removes the key."""
+    """GOOD with `changes`: `a__b` is key b of section a, a value of None removes the key."""
     values = json.loads(json.dumps(GOOD))
     for dotted, value in changes.items():
         *sections, key = dotted.split("__")
@@ -67,14 +67,23 @@ def test_a_file_with_only_the_required_keys_is_one_node_with_dp2(tmp_path: Path)
         ({"checkpoint__resume": "yes"}, "trainer.json: checkpoint.resume: Input should be 'auto'"),
         ({"rollout__n_samples_per_prompt": 1}, "trainer.json: rollout.n_samples_per_prompt: "),
         ({"parallel__tp": 4}, "trainer.json: parallel.tp: nodes x ranks_per_node = 2 is not"),
-        ({"parallel__tp": 4, "ranks_per_node": 4}, "parallel.tp: tp = 4 does not divide model.num_q"),
+        (
+            {"parallel__tp": 4, "ranks_per_node": 4},
+            "parallel.tp: model.num_query_groups = 2 is not",
+        ),
         (
             {"parallel__pp": 3, "ranks_per_node": 3},
-            "parallel.pp: pp = 3 does not divide model.num_layers = 4",
+            "parallel.pp: model.num_layers = 4 is not a multiple of pp = 3",
         ),
-        ({"rollout__engines": 2}, "trainer.json: rollout.engines: 2 engines on 1 nodes"),
+        ({"rollout__engines": 2}, "trainer.json: rollout.engines: is 2, but nodes x"),
         ({"rollout__max_response_len": 600}, "trainer.json: rollout.max_response_len: "),
-        ({"rollout__rollout_batch_size": 3, "rollout__n_samples_per_prompt": 3}, "batch_size: 9 sam"),
+        (
+            {"rollout__rollout_batch_size": 3, "rollout__n_samples_per_prompt": 3},
+            "rollout.rollout_batch_size: samples of a step = 9 is not a multiple of dp x",
+        ),
+        ({"algorithm__sft_steps": 1, "algorithm__sft_batch_size": 3}, "algorithm.sft_batch_size: "),
+        ({"optimizer__lr": -1e-3}, "trainer.json: optimizer.lr: Input should be greater than 0"),
+        ({"optimizer__clip_grad": 0.0}, "trainer.json: optimizer.clip_grad: "),
         ({"algorithm__micro_batch_size": 7}, "trainer.json: algorithm.micro_batch_size: "),
         ({"model__num_query_groups": 3}, "trainer.json: model: Value error, num_attention_heads"),
     ],
@@ -132,7 +141,7 @@ def test_the_driver_ends_with_2_and_one_sentence_for_a_bad_file(tmp_path: Path) 
 
 
 def test_reading_a_config_imports_neither_torch_nor_ray() -> None:
-    code = "import sys, trainer.config; print({'torch', 'ray', 'sglang', 'megatron'} & {*sys.modules})"
+    code = "import sys, trainer.config; print({'torch', 'ray', 'sglang'} & {*sys.modules})"
     ended = subprocess.run(
         [sys.executable, "-c", code],
         cwd=Path(__file__).parents[2],

@@ -7,12 +7,15 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from needs import needs
 
-torch = pytest.importorskip("torch", reason="the trainer extra is not installed")
+needs("torch")
+
+import torch  # noqa: E402
 
 from trainer.advantage import group_advantages  # noqa: E402
 from trainer.batch import grpo_batch, sft_batch  # noqa: E402
-from trainer.loss import nll_loss, policy_loss  # noqa: E402
+from trainer.loss import kl_loss, nll_loss, policy_loss  # noqa: E402
 from trainer.types import Group, Sample  # noqa: E402
 
 CLIPS = {"eps_clip": 0.2, "eps_clip_high": 0.28}
@@ -57,7 +60,7 @@ def test_the_clipped_surrogate_of_one_token(
     value, count = policy_loss(logprob, old, advantages, torch.ones(1, 1), **CLIPS)
     value.backward()
     assert value.item() == pytest.approx(loss)
-    assert logprob.grad.item() == pytest.approx(slope)  # d loss / d logprob = ratio x d loss / d ratio
+    assert logprob.grad.item() == pytest.approx(slope)  # = ratio x d loss / d ratio
     assert count.item() == clipped
 
 
@@ -71,6 +74,19 @@ def test_masked_tokens_give_neither_loss_nor_gradient() -> None:
     assert loss.item() == pytest.approx(-2.0 + 2.0)
     assert logprobs.grad.tolist() == [[0.0, -1.0, -1.0], [0.0, 2.0, 0.0]]
     assert nll_loss(logprobs, mask).item() == pytest.approx(3.0)
+
+
+def test_the_kl_estimate_is_exact_in_the_mean_over_the_policys_own_samples() -> None:
+    policy = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
+    reference = torch.tensor([0.2, 0.2, 0.6], dtype=torch.float64)
+    each = [
+        kl_loss(p.log().view(1, 1), r.log().view(1, 1), torch.ones(1, 1)).item()
+        for p, r in zip(policy, reference, strict=True)
+    ]
+    assert min(each) >= 0.0
+    mean = sum(p.item() * kl for p, kl in zip(policy, each, strict=True))
+    assert mean == pytest.approx((policy * (policy / reference).log()).sum().item())
+    assert kl_loss(policy.view(1, 3).log(), reference.view(1, 3).log(), torch.zeros(1, 3)) == 0.0
 
 
 def sample(prompt: list[int], response: list[int], reward: float) -> Sample:

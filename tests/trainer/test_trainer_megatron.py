@@ -1,15 +1,15 @@
-"""Real Megatron ranks against transformers: the same weights give the same log-probs, gradients and updates."""
+"""Real Megatron ranks against transformers: equal weights give equal log-probs and updates."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import pytest
+from needs import needs
 
-torch = pytest.importorskip("torch", reason="the trainer extra is not installed")
-pytest.importorskip("megatron.core", reason="the trainer extra is not installed")
-pytest.importorskip("transformers", reason="the trainer extra is not installed")
+needs("torch", "megatron", "transformers")
 
+import torch  # noqa: E402
 from worlds import (  # noqa: E402
     MODEL,
     make_batch,
@@ -46,7 +46,7 @@ def set_weights(rank: TrainerRank, weights: dict[str, torch.Tensor]) -> None:
 
 def logprobs_and_weights(
     rank: TrainerRank, weights: dict[str, torch.Tensor], batch: TrainBatch
-) -> tuple[torch.Tensor | None, FlatWeights | None]:
+) -> tuple[torch.Tensor, FlatWeights | None]:
     set_weights(rank, weights)
     return rank.policy.log_probs(batch), rank.export_weights()
 
@@ -69,7 +69,7 @@ def test_every_layout_gives_the_log_probs_of_transformers_and_exports_what_it_wa
 
     results = run_world(config, logprobs_and_weights, weights, batch)
 
-    seen = [logprobs for logprobs, _ in results if logprobs is not None]
+    seen = [logprobs for logprobs, _ in results if logprobs.any()]
     assert len(seen) == ranks // parallel["pp"]  # the ranks of the last stage
     for logprobs in seen:
         torch.testing.assert_close(logprobs, expected, atol=BOUND, rtol=0)
@@ -99,6 +99,7 @@ def test_a_grpo_step_moves_the_weights_as_plain_pytorch_does(
     batch = make_batch()
     model = reference_model(config)
     start = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    batch = batch.replace(rollout_logprobs_BT=sglang_logprobs(model, batch))
     dp = ranks // (parallel["tp"] * parallel["pp"])
     loss, norm = plain_pytorch_step(model, batch, updates=2, dp=dp)
 
@@ -107,9 +108,10 @@ def test_a_grpo_step_moves_the_weights_as_plain_pytorch_does(
     for stats, _ in results:
         assert stats.loss == pytest.approx(loss, abs=1e-5)
         assert stats.grad_norm == pytest.approx(norm, rel=1e-3)
+        assert stats.logprob_diff == pytest.approx(0.25, abs=1e-4)
     moved = dict(pair for _, share in results if share for pair in share.tensors())
     for name, weight in model.named_parameters():
-        # Adam's first steps are lr x sign(gradient): compare where the gradient is not rounding noise.
+        # Adam's first steps are lr x sign(gradient): leave out where that is rounding noise.
         change = (weight - start[name]).detach()
         clear = change.abs() > 5e-4
         assert clear.float().mean() > 0.5 or "embed" in name
@@ -118,10 +120,18 @@ def test_a_grpo_step_moves_the_weights_as_plain_pytorch_does(
         )
 
 
+def sglang_logprobs(model: torch.nn.Module, batch: TrainBatch) -> torch.Tensor:
+    """Log-probs that are off by 0.25 on each response token, up and down in turn."""
+    with torch.no_grad():
+        exact = reference_logprobs(model, batch)
+    signs = torch.tensor([0.25, -0.25]).repeat(exact.numel())[: exact.numel()]
+    return (exact + signs.view_as(exact)) * batch.loss_mask_BT
+
+
 def plain_pytorch_step(
     model: torch.nn.Module, batch: TrainBatch, *, updates: int, dp: int
 ) -> tuple[float, float]:
-    """The same step without Megatron: mean loss over the step's tokens, gradient norm of the last update."""
+    """The step without Megatron: mean loss over its tokens, gradient norm of the last update."""
     adam = torch.optim.AdamW(
         model.parameters(), lr=1e-3, betas=(0.9, 0.98), eps=1e-8, weight_decay=0.0
     )
@@ -147,12 +157,12 @@ def plain_pytorch_step(
 
 
 def rows_of_updates(samples: int, updates: int, dp: int) -> list[torch.Tensor]:
-    """Which samples each update sees: rank r has samples r, r + dp, ...; update u has the u-th part of each."""
+    """Which samples each update sees: the u-th part of each rank's, rank r has r, r + dp, ..."""
     shares = [torch.arange(rank, samples, dp).chunk(updates) for rank in range(dp)]
     return [torch.cat(parts) for parts in zip(*shares, strict=True)]
 
 
-def initial_logprobs(rank: TrainerRank, batch: TrainBatch) -> torch.Tensor | None:
+def initial_logprobs(rank: TrainerRank, batch: TrainBatch) -> torch.Tensor:
     return rank.policy.log_probs(batch)
 
 
@@ -172,8 +182,36 @@ def supervised_losses(rank: TrainerRank, batch: TrainBatch) -> list[float]:
 
 
 def test_supervised_updates_learn_one_batch_by_heart() -> None:
-    config = make_config(ranks=2, )
+    config = make_config(ranks=2)
     losses = run_world(config, supervised_losses, make_batch())
     assert losses[0] == losses[1]
     assert losses[0][0] == pytest.approx(2.77, abs=0.1)  # ln 16
     assert losses[0][-1] < 1.0
+
+
+def kl_of_two_steps(rank: TrainerRank, batch: TrainBatch) -> tuple[list[TrainStats], bool]:
+    """Statistics of two steps, and whether the reference left the weights as they were."""
+    rank.keep_reference()
+    before = [weight.detach().clone() for weight in rank.policy.model.ddp.parameters()]
+    log_probs = rank.policy.log_probs(batch)
+    assert rank._reference is not None
+    same = torch.equal(rank._reference.log_probs(batch), log_probs)
+    after = rank.policy.model.ddp.parameters()
+    kept = all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+    return [rank.train(batch, 1e-2) for _ in range(2)], same and kept
+
+
+@pytest.mark.parametrize(("parallel", "ranks"), [LAYOUTS[0], LAYOUTS[3]])
+def test_the_kl_term_is_zero_at_the_reference_and_grows_as_the_policy_leaves_it(
+    parallel: dict[str, int], ranks: int
+) -> None:
+    config = make_config(
+        ranks=ranks,
+        parallel=parallel,
+        algorithm={"kl_loss_coef": 0.5},
+        rollout={"rollout_batch_size": 4, "n_samples_per_prompt": 2},
+    )
+    for (first, second), unchanged in run_world(config, kl_of_two_steps, make_batch()):
+        assert unchanged
+        assert first.kl == 0.0
+        assert second.kl > 1e-4

@@ -19,6 +19,7 @@ def step(number: int, reward: float = 0.5) -> StepMetrics:
         logprob_diff=1e-7,
         loss=-0.01,
         grad_norm=1.5,
+        kl=0.0,
         clip_fraction=0.0,
         seconds={"generate": 0.1, "train": 0.2, "update_weights": 0.01, "total": 0.4},
         tokens=100,

@@ -1,4 +1,4 @@
-"""The toy tasks: prompts are a function of seed and step, answers are right, scores are what they claim."""
+"""The toy tasks: prompts come from seed and step, answers are right, scores are as claimed."""
 
 from __future__ import annotations
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from needs import needs
 
-torch = pytest.importorskip("torch", reason="the trainer extra is not installed")
-pytest.importorskip("transformers", reason="the trainer extra is not installed")
+needs("torch", "transformers")
 
+import torch  # noqa: E402
 from worlds import MODEL, make_config, reference_weights  # noqa: E402
 
 from trainer.weight_names import from_hf, to_hf, with_layer_offset  # noqa: E402

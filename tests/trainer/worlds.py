@@ -46,7 +46,7 @@ def make_config(*, ranks: int = 1, **sections: object) -> Config:
 
 
 def run_world(config: Config, body: Callable[..., Any], *args: object) -> list[Any]:
-    """`body(rank, *args)` in every rank of a real world, `rank` a built TrainerRank; results in rank order."""
+    """`body(rank, *args)` on every built TrainerRank of a real world; results in rank order."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -122,7 +122,7 @@ def reference_logprobs(
 
 
 def make_batch(samples: int = 8, length: int = 9, seed: int = 0) -> TrainBatch:
-    """Random tokens, the last five of each row trained on, the very last one padding in odd rows."""
+    """Random tokens, the last five of each row trained on, the last one padding in odd rows."""
     draw = torch.Generator().manual_seed(seed)
     tokens = torch.randint(2, 14, (samples, length), generator=draw)
     mask = torch.zeros(samples, length)

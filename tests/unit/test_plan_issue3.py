@@ -114,6 +114,7 @@ def test_on_h100_the_kv_pool_is_the_shortfall_and_what_helps_is_named() -> None:
         "flags.--fp8-format=e4m3",
         "flags.--fp8-recipe=blockwise",
         "flags.--sglang-quantization=fp8",
+        "flags.--sglang-fp8-gemm-backend=triton",
         "flags.--sglang-kv-cache-dtype=fp8_e4m3",
         "model.hf_checkpoint='{models}/Nemotron-FP8'",
     ],

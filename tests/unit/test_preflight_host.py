@@ -64,7 +64,7 @@ FAULTS: list[tuple[dict[str, Any], str, str, str]] = [
     ({"address": "127.0.0.1"}, "address_is_loopback", "FAIL", "which no other node reaches"),
     (
         {"resolves_to": ["127.0.1.1"]},
-        "hostname_is_loopback",
+        "hostname_resolves_to_loopback",
         "WARN",
         "its name node01 resolves to 127.0.1.1 there",
     ),
@@ -72,15 +72,15 @@ FAULTS: list[tuple[dict[str, Any], str, str, str]] = [
     ({"gpus": 0}, "gpu_count", "FAIL", "0 of 8 GPUs are visible"),
     (
         {"limits": {"nofile": 1024, "memlock": -1, "stack": -1}},
-        "limit_nofile",
+        "nofile_low",
         "FAIL",
         "may open 1024 files",
     ),
     (
         {"limits": {"nofile": -1, "memlock": 65536, "stack": -1}},
-        "limit_memlock",
+        "memlock_low",
         "WARN",
-        "may lock 65536 bytes",
+        "may lock 64 KiB",
     ),
 ]
 
@@ -104,7 +104,7 @@ def test_a_single_node_may_be_on_loopback(catalog: Catalog) -> None:
 
 def test_a_name_that_also_resolves_elsewhere_is_no_fault(catalog: Catalog) -> None:
     found = judged(plan_of(catalog), resolves_to=["127.0.1.1", "10.0.0.1"])
-    assert "hostname_is_loopback" not in found
+    assert "hostname_resolves_to_loopback" not in found
 
 
 def test_without_nvml_nothing_is_said_about_gpus(catalog: Catalog) -> None:
