@@ -1,7 +1,7 @@
 """NCCL_IB_HCA, NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME: what a value selects. Pure.
 
-NCCL's rules (src/misc/utils.cc parseStringList and matchIfList, socket.cc): a comma list of prefixes,
- `^` first excludes, `=` after that makes the whole list exact, an entry may carry `:port`,
+NCCL's rules (src/misc/utils.cc parseStringList and matchIfList, socket.cc): a comma list of
+prefixes, `^` first excludes, `=` after that makes the whole list exact, an entry may carry `:port`,
 blanks are part of a name, an empty list matches everything. Gloo takes plain names only.
 """
 

@@ -69,7 +69,7 @@ class Progress(BaseModel):
 
 
 def summarise(records: list[dict[str, Any]]) -> dict[str, Any]:
-    """The last record of metrics.jsonl, with the run's rise of reward and worst log-prob difference.
+    """The last record of metrics.jsonl, with the rise of reward and the worst log-prob difference.
 
     `reward_first` and `reward_last` are means over the first and the last five records that have
     one. NaN is the worst difference. The driver writes the file: what is no number is left out.

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from math import ceil
 
 from slurmmiles.env_launch import judge_extra_env
@@ -59,7 +60,7 @@ def _refuse_ours(recipe: Recipe, site: Site) -> None:
 def _refuse_lost(recipe: Recipe) -> None:
     """Values that miles' launcher would cut: plain --extra-env-vars is split at every `=`."""
     words = [*recipe.driver.script_args, *recipe.driver.argv]
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    for word, following in pairwise([*words, ""]):
         option, equals, value = word.partition("=")
         text = value if equals else following
         if option != EXTRA_ENV or text.lstrip().startswith("{"):

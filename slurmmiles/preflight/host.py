@@ -88,7 +88,7 @@ def _limits(node: NodeFacts, plan: Plan) -> Iterator[Finding]:
     if asked.memlock_unlimited:
         rdma = node.fabric in RDMA
         yield from _of(node, judge_memlock(node.limits["memlock"], rdma=rdma))
-    if plan.device == "gpu":
+    if plan.device == "gpu" and node.gpus:
         yield from _of(node, judge_shm(node.shm_bytes))
         yield from _of(node, judge_stack(node.limits["stack"]))
 

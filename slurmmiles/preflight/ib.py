@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from slurmmiles.findings import about, fail, warn
+from slurmmiles.name_lists import NameList
 from slurmmiles.nics import NicFacts, NicKind, Role
 from slurmmiles.preflight.text import integer, plain
 from slurmmiles.report import Finding
@@ -82,19 +83,32 @@ def _port(said: Mapping[str, str]) -> NicFacts:
     )
 
 
-def compute_ports(nics: Sequence[NicFacts], listed: Iterable[str] | None) -> tuple[NicFacts, ...]:
+def compute_ports(nics: Sequence[NicFacts], listed: NameList | None) -> tuple[NicFacts, ...]:
     """The ports that the run needs: those of the HCA list, else compute ports by role, else every
-    InfiniBand port.
+    InfiniBand port, else every Ethernet port that is in no bond.
+
+    A port without a cable beside a working one of its device is unused, and so is, where no list
+    names it, one of a card of another kind.
     """
     if listed is not None:
-        wanted = set(listed)
-        return tuple(n for n in nics if n.name in wanted)
-    by_role = tuple(n for n in nics if n.role is Role.COMPUTE)
-    return by_role or tuple(n for n in nics if n.kind is NicKind.IB)
+        wanted = [n for n in nics if listed.selects(n.name, n.port)]
+    else:
+        wanted = [n for n in nics if n.role is Role.COMPUTE]
+        wanted = wanted or [n for n in nics if n.kind is NicKind.IB]
+        wanted = wanted or [n for n in nics if n.kind is NicKind.ROCE and "bond" not in n.name]
+    working = [n for n in wanted if n.is_up]
+    devices, models = {n.name for n in working}, {n.model for n in working}
+    return tuple(
+        n
+        for n in wanted
+        if n.is_up
+        or n.phys_state.lower() in ("linkup", "")
+        or not (n.name in devices or (listed is None and n.model and n.model not in models))
+    )
 
 
 def judge_ports(
-    nics: Sequence[NicFacts], listed: Iterable[str] | None = None, node: str = ""
+    nics: Sequence[NicFacts], listed: NameList | None = None, node: str = ""
 ) -> list[Finding]:
     """ib_port_not_active, ib_link_unstable and ib_rate_low for each port that the run needs.
 
@@ -164,7 +178,7 @@ def _slow(nics: Sequence[NicFacts], *, sure: bool, node: str) -> list[Finding]:
 
 
 def judge_ports_on_nodes(
-    nodes: Mapping[str, Sequence[NicFacts]], listed: Mapping[str, Iterable[str]] | None = None
+    nodes: Mapping[str, Sequence[NicFacts]], listed: Mapping[str, NameList] | None = None
 ) -> list[Finding]:
     """judge_ports for each node; ports of three or more nodes that wait for a subnet manager are
     its fault and not the nodes'.

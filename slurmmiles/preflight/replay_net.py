@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from slurmmiles.env_names import HCA
 from slurmmiles.findings import about, info, unknown, unreadable
-from slurmmiles.name_lists import NameList, select_hcas
-from slurmmiles.nics import NicFacts, NicKind
+from slurmmiles.name_lists import NameList
+from slurmmiles.nics import NicKind
 from slurmmiles.preflight.clock import ClockProbe, judge_clock
 from slurmmiles.preflight.gdr import GdrFacts, judge_gdr, read_modules
 from slurmmiles.preflight.ib import BadPorts, judge_ports, parse_ibstat
@@ -34,9 +34,9 @@ def judge(files: Evidence, place: Place, node: str) -> list[Finding]:
     return findings
 
 
-def _listed(place: Place, nics: Sequence[NicFacts]) -> tuple[str, ...] | None:
+def _listed(place: Place) -> NameList | None:
     value = place.env.get(HCA)
-    return None if value is None else select_hcas(value, [n.name for n in nics])
+    return None if value is None else NameList.parse(value)
 
 
 def _ibstat(text: str, place: Place, node: str) -> list[Finding]:
@@ -44,10 +44,11 @@ def _ibstat(text: str, place: Place, node: str) -> list[Finding]:
         ports = parse_ibstat(text)
     except BadPorts as error:
         return [unreadable("ibstat.txt", str(error), node)]
-    findings = judge_ports(ports, _listed(place, ports), node)
-    names = NameList.parse(place.env.get(HCA, ""))
+    findings = judge_ports(ports, _listed(place), node)
+    listed = _listed(place)
     seen = {p.name for p in ports}
-    for name, _ in names.entries if names.exact and not names.exclude else ():
+    named = listed.entries if listed and listed.exact and not listed.exclude else ()
+    for name, _ in named:
         if name not in seen:
             findings.append(
                 unknown(
@@ -65,7 +66,7 @@ def _tree(place: Place, node: str) -> list[Finding]:
     nics = place.nics
     findings: list[Finding] = []
     if place.fabric in ("infiniband", "roce"):
-        findings += judge_ports(nics.nics, _listed(place, nics.nics), node)
+        findings += judge_ports(nics.nics, _listed(place), node)
     if place.fabric == "infiniband" and nics.of(NicKind.ROCE):
         others = ", ".join(n.name for n in nics.of(NicKind.ROCE))
         findings.append(

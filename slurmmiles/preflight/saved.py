@@ -25,6 +25,8 @@ from slurmmiles.rundir import Attempt, RunDir
 MAX_BYTES = 64 * 2**20
 # A node that never joined left no facts: what the head saw of it then is all there is.
 CARRIED = frozenset({"not_joined"})
+# Beside a node's facts: the environment that was resolved for it, which the facts hold too.
+RESOLVED = ".env.json"
 _MEASUREMENTS = TypeAdapter(list[Measurement])
 _SEEN = TypeAdapter(dict[str, dict[str, str | None]])
 
@@ -88,6 +90,8 @@ def _facts(attempt: Attempt) -> tuple[list[NodeFacts], list[Finding]]:
     facts: list[NodeFacts] = []
     findings: list[Finding] = []
     for path in sorted(attempt.nodes.glob("*.json")):
+        if path.name.endswith(RESOLVED):
+            continue
         try:
             facts.append(NodeFacts.model_validate_json(path.read_bytes()))
         except (OSError, ValidationError) as error:

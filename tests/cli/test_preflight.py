@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import Cli
+from slurmmiles.shell import Completed
 
+Cli = Callable[..., Completed]
 RECORDED = Path(__file__).resolve().parents[1] / "recorded" / "preflight"
 
 

@@ -52,7 +52,7 @@ def script(recipe: str, site: str) -> str:
 
 @pytest.mark.parametrize(("recipe", "site"), PAIRS)
 def test_the_script_is_the_golden_one(recipe: str, site: str, pytestconfig: pytest.Config) -> None:
-    # How the plan is packed depends on the zlib of the machine; that it is the plan is tested below.
+    # How the plan is packed depends on the machine's zlib; that it is the plan is tested below.
     text = INLINE_PLAN.sub("SLURMMILES_PLAN=(the plan)", script(recipe, site))
     path = SCRIPTS / site / f"{recipe}.sbatch"
     if pytestconfig.getoption("update_golden"):

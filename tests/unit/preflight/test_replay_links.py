@@ -87,6 +87,15 @@ IBSTATS = {
         "PASS",
         set(),
     ),
+    "a RoCE node with a dead port": (
+        [
+            ("mlx5_0", "Active", "LinkUp", 400, "Ethernet"),
+            ("mlx5_1", "Down", "Disabled", 40, "Ethernet"),
+        ],
+        "",
+        "FAIL",
+        {"nic=mlx5_1"},
+    ),
     "an excluded port": (
         [("mlx5_0", *ACTIVE), ("mlx5_1", "Initializing", "LinkUp", 400, "InfiniBand")],
         "^=mlx5_1",
@@ -121,3 +130,26 @@ def test_a_listed_port_that_is_not_shown_is_unknown() -> None:
     ports = [("mlx5_0", *ACTIVE)]
     files = {"ibstat.txt": ibstat(ports), "env.txt": "NCCL_IB_HCA==mlx5_0,mlx5_1\n"}
     assert judged(files) == ("UNKNOWN", {"ib_device_not_shown"}, {"nic=mlx5_1"})
+
+
+def test_the_second_port_of_a_card_may_be_unused() -> None:
+    card = ibstat([("mlx5_0", *ACTIVE)])
+    second = card[card.index("\tPort 1:") :].replace("Port 1:", "Port 2:")
+    unused = second.replace("Active", "Down").replace("LinkUp", "Disabled")
+    waits = second.replace("Active", "Initializing")
+    assert judged({"ibstat.txt": card + unused})[0] == "PASS"
+    assert judged({"ibstat.txt": card + waits}) == (
+        "FAIL",
+        {"ib_port_not_active"},
+        {"nic=mlx5_0,port=2"},
+    )
+    first = {"ibstat.txt": card + waits, "env.txt": "NCCL_IB_HCA==mlx5_0:1\n"}
+    assert judged(first)[0] == "PASS"
+
+
+def test_an_idle_port_of_another_kind_of_card_is_of_another_network() -> None:
+    ports = ibstat([(f"mlx5_{i}", *ACTIVE) for i in range(4)])
+    other = ibstat([("mlx5_9", "Down", "Polling", 10, "InfiniBand")]).replace("MT4129", "MT4123")
+    assert judged({"ibstat.txt": ports + other})[0] == "PASS"
+    listed = {"ibstat.txt": ports + other, "env.txt": "NCCL_IB_HCA=mlx5\n"}
+    assert judged(listed)[2] == {"nic=mlx5_9"}

@@ -61,6 +61,7 @@ def run(tmp_path: Path, catalog: Catalog) -> RunDir:
     attempt.canary.write_text("c0ffee")
     for node in NODES:
         write_json(attempt.node(node), facts(node))
+        write_json(attempt.nodes / f"{node}.env.json", {"NCCL_DEBUG": {"value": "WARN"}})
     network(attempt, {})
     return made
 
