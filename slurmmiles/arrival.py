@@ -61,7 +61,7 @@ def stay_out(run: RunDir, allocation: Allocation) -> int:
     print(f"slurmmiles: {error}", file=sys.stderr, flush=True)
     if allocation.is_head:
         return error.exit_code
-    port = ports.candidates(allocation.job_id, nodefacts.ephemeral_floor())[0].control
+    port = ports.preferred(allocation.job_id, nodefacts.ephemeral_floor()).control
     until = time.monotonic() + COMPLAIN_S
     heard = control.complain(allocation.head, port, allocation.node, error.what, until)
     return 0 if heard else error.exit_code

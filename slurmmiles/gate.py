@@ -116,7 +116,7 @@ class Gate:
         found += judge_environment(facts)
         self._facts = facts
         self._findings += found
-        self._drop({f.subject: f.message for f in found if f.verdict is Verdict.FAIL})
+        self._drop(words.condemned(found, self._node.allocation.nodes))
 
     def wait_for_ray(self, env: Mapping[str, str]) -> tuple[str, ...]:
         """Until every node that is left is registered and measured; their names, in order."""
@@ -205,7 +205,7 @@ class Gate:
         measured = [Measurement.model_validate(m) for m in raw]
         found = judge_network(measured, self._node.plan.preflight) + judge_seen(self._facts, seen)
         self._findings += found
-        self._drop({f.subject: f.message for f in found if f.verdict is Verdict.FAIL})
+        self._drop(words.condemned(found, self._node.allocation.nodes))
         report = self._write_report()
         good = [n for n in nodes if n not in self._dropped]
         kept, spare = good[: self._node.plan.nodes], good[self._node.plan.nodes :]

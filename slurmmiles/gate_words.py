@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from slurmmiles import hostlist
 from slurmmiles.control import Member
 from slurmmiles.errors import UnfitNodes
+from slurmmiles.findings import node_of
+from slurmmiles.report import Finding, Verdict
 
 
 def unfit(reasons: Mapping[str, str], total: int) -> UnfitNodes:
@@ -45,3 +47,13 @@ def sentence(total: int, missing: Mapping[str, str]) -> str:
         by_reason.setdefault(why, []).append(name)
     parts = [f"{hostlist.fold(names)} ({why})" for why, names in by_reason.items()]
     return f"{total - len(missing)} of {total} nodes; missing: {', '.join(parts)}"
+
+
+def condemned(findings: Iterable[Finding], nodes: Sequence[str]) -> dict[str, str]:
+    """Each node that a FAIL speaks about, with the first reason; other subjects drop nobody."""
+    reasons: dict[str, str] = {}
+    for finding in findings:
+        name = node_of(finding.subject) or finding.subject
+        if finding.verdict is Verdict.FAIL and name in nodes:
+            reasons.setdefault(name, finding.message)
+    return reasons

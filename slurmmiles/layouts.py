@@ -40,14 +40,17 @@ def shape_of(
     """The layout that the recipe asks for on CPUs or on `gpus` a node; BadInput with every broken
     rule.
     """
-    topology, rollout = layout_of(recipe, model, nodes, ranks)
+    topology, rollout = layout_of(recipe, model, nodes, ranks, on_gpus=gpus > 0)
     return Shape(model, gpu if gpus else None, nodes, gpus, ranks, topology, rollout)
 
 
 def layout_of(
-    recipe: Recipe, model: ModelFacts | None, nodes: int, ranks: int
+    recipe: Recipe, model: ModelFacts | None, nodes: int, ranks: int, *, on_gpus: bool
 ) -> tuple[Topology, Rollout | None]:
-    """Trainer and rollout; a recipe without a model has one rank a GPU and no rollout."""
+    """Trainer and rollout; a recipe without a model has one rank a GPU and no rollout.
+
+    On CPUs an engine is one process a node, whatever the number of ranks.
+    """
     if model is None:
         if recipe.driver.entry in TRAINED:
             raise BadInput(
@@ -56,16 +59,22 @@ def layout_of(
                 fix="name one",
             )
         return layout.flat_topology(nodes * ranks), None
-    topology = trainer_of(recipe, model, nodes, ranks)
+    topology = trainer_of(recipe, model, nodes, ranks, on_gpus=on_gpus)
     sft = recipe.algorithm.kind == "sft"
-    rollout = None if sft else rollout_of(recipe, model, nodes, ranks)
+    rollout = None if sft else rollout_of(recipe, model, nodes, ranks if on_gpus else 1)
     batches_of(recipe, topology)
     return topology, rollout
 
 
-def trainer_of(recipe: Recipe, model: ModelFacts, nodes: int, ranks: int) -> Topology:
-    """Megatron's layout; BadInput with every broken rule."""
+def trainer_of(
+    recipe: Recipe, model: ModelFacts, nodes: int, ranks: int, *, on_gpus: bool = True
+) -> Topology:
+    """Megatron's layout; BadInput with every broken rule.
+
+    Sequence parallelism follows TP, except on CPUs: Megatron refuses it with torch's own norms.
+    """
     p = recipe.parallel
+    split = p.tp > 1 and on_gpus if p.sequence_parallel is None else p.sequence_parallel
     return layout.make_topology(
         model=model,
         nodes=nodes,
@@ -77,7 +86,7 @@ def trainer_of(recipe: Recipe, model: ModelFacts, nodes: int, ranks: int) -> Top
         etp=p.etp,
         layers_first=p.layers_first,
         layers_last=p.layers_last,
-        sequence_parallel=bool(p.tp > 1 if p.sequence_parallel is None else p.sequence_parallel),
+        sequence_parallel=split,
     )
 
 

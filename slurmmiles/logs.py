@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import codecs
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from slurmmiles.errors import BadInput, did_you_mean
 from slurmmiles.job import Job
 
 POLL_S = 0.5
+ASK_S = 5.0
 CHUNK = 1 << 20
 
 
@@ -40,17 +41,21 @@ def log_files(job: Job, node: str | None) -> list[Path]:
     return [job.run.submitit / f"{job.job_id}_0_log.out"]
 
 
-def follow(paths: list[Path], job: Job, following: bool) -> Iterator[str]:
-    """The text of the files, one after another; when following, what is added until the job has
-    ended.
+def follow(find: Callable[[], list[Path]], job: Job, following: bool) -> Iterator[str]:
+    """The text of the files that `find` names; when following, what is added until the job ends.
+
+    `find` is asked again each time, because a driver's log appears after the job's; Slurm is asked
+    about the end every few seconds only.
     """
-    offsets = dict.fromkeys(paths, 0)
+    offsets: dict[Path, int] = {}
+    ask_at, ended = 0.0, not following
     while True:
-        ended = not following or job.status().ended
-        for path in paths:
+        if following and time.monotonic() >= ask_at:
+            ended, ask_at = job.status().ended, time.monotonic() + ASK_S
+        for path in find():
             text = "more"
             while text:
-                text, offsets[path] = _read_from(path, offsets[path])
+                text, offsets[path] = _read_from(path, offsets.get(path, 0))
                 yield text
         if ended:
             return

@@ -91,6 +91,8 @@ class Stack(Part):
 
 
 class ActiveParams(Part):
+    """How many parameters work on a token: the N of the result's MFU."""
+
     count: Positive | Annotated[int, Field(ge=1)]
 
 

@@ -35,6 +35,7 @@ class Association:
 
 
 def sinfo_argv() -> list[str]:
+    """Every partition and kind of node, a line each, in the fields that this module parses."""
     return ["sinfo", "--noheader", f"--format={_SINFO}"]
 
 
@@ -62,6 +63,7 @@ def parse_sinfo(text: str) -> list[Partition]:
 
 
 def sacctmgr_argv(user: str) -> list[str]:
+    """The associations of `user`: the accounts that may be charged, and their QOS."""
     return [
         *("sacctmgr", "--noheader", "--parsable2", "show", "associations"),
         f"user={user}",

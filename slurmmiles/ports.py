@@ -82,5 +82,10 @@ def candidates(job_id: str, ephemeral_floor: int) -> tuple[PortBlock, ...]:
     first = FIRST if ephemeral_floor >= FIRST + 4 * BLOCK else LAST_PRIVILEGED
     blocks = [PortBlock(base) for base in range(first, ephemeral_floor - BLOCK + 1, BLOCK)]
     digits = "".join(c for c in job_id if c in "0123456789")
-    start = int(digits[-18:] or "0") % len(blocks) if blocks else 0
+    start = int(digits[-18:] or "0") % max(1, len(blocks))
     return tuple(blocks[start:] + blocks[:start])
+
+
+def preferred(job_id: str, ephemeral_floor: int) -> PortBlock:
+    """Where a node looks for the head first; a head that is elsewhere says so in head.json."""
+    return next(iter(candidates(job_id, ephemeral_floor)), PortBlock(FIRST))

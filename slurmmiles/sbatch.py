@@ -115,12 +115,16 @@ def encode_plan(plan: Plan) -> str:
 
 
 def decode_plan(word: str) -> Plan:
-    """The plan that `encode_plan` wrote; raises ValueError on anything else."""
+    """The plan that `encode_plan` wrote; BadInput on anything else."""
     unpacker = zlib.decompressobj()
     try:
         text = unpacker.decompress(base64.b64decode(word, validate=True), MAX_PLAN_BYTES)
-    except zlib.error as error:
-        raise ValueError(f"not a plan: {error}") from error
-    if not unpacker.eof:
-        raise ValueError("not a plan: it is cut off or too long")
-    return Plan.model_validate_json(text)
+        if not unpacker.eof:
+            raise ValueError("it is cut off or too long")
+        return Plan.model_validate_json(text)
+    except (ValueError, zlib.error) as error:
+        raise BadInput(
+            f"the script's plan cannot be read ({str(error).splitlines()[0]})",
+            where=INLINE_PLAN,
+            fix="render the script again, with this version",
+        ) from None

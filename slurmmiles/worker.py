@@ -17,7 +17,7 @@ from slurmmiles.errors import RunFailed, UnfitNodes
 from slurmmiles.jsonfile import read_json
 from slurmmiles.node import Node
 from slurmmiles.nodefacts import NodeFacts
-from slurmmiles.ports import PortBlock, candidates
+from slurmmiles.ports import PortBlock, preferred
 from slurmmiles.ray_cluster import RayNode, worker_argv
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ def run_worker(node: Node) -> None:
 def find_head(node: Node) -> WorkerLine:
     """Connect to the head's agent with growing, jittered pauses until the plan's deadline."""
     deadline = time.monotonic() + node.plan.ray.join_deadline_s
-    default = candidates(node.allocation.job_id, nodefacts.ephemeral_floor())[0].control
+    default = preferred(node.allocation.job_id, nodefacts.ephemeral_floor()).control
     pause, last = 0.05, "nothing was tried"
     while time.monotonic() < deadline:
         node.stop.check()

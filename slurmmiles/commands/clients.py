@@ -18,7 +18,7 @@ SANDBOX_SITE = "sandbox"
 
 @dataclass(frozen=True, slots=True)
 class Clients:
-    """Whose tools are on PATH: the sandbox's site and what its nodes share, or nothing for a cluster."""
+    """Whose tools are on PATH: a sandbox's, with its site and shared paths, or a cluster's."""
 
     site: str | None = None
     shared: tuple[Path, ...] = ()

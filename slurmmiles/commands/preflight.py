@@ -29,10 +29,12 @@ def preflight() -> None:
 @click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
 @json_option
 def replay(folder: Path, as_json: bool) -> None:
-    """Judge a saved run, or a folder of raw tool outputs (topo.txt, gpus.csv, ibstat.txt, ...),
-    again.
+    """Judge a saved run, or a folder of raw tool outputs (topo.txt, gpus.csv, ...), again.
 
     Exit 3 when something failed. What cannot be read is UNKNOWN, which is no failure.
+
+    \b
+    Example: slurmmiles preflight replay runs/tiny-20260101-120000-ab12
     """
     finish(judge_saved(folder), as_json)
 

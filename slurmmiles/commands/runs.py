@@ -51,7 +51,7 @@ def logs(run: str | None, runs: Path | None, following: bool, node: str | None) 
              slurmmiles logs --node node02
     """
     job = _job(runs, run)
-    for chunk in follow(log_files(job, node), job, following):
+    for chunk in follow(lambda: log_files(job, node), job, following):
         click.echo(chunk, nl=False)
 
 

@@ -64,9 +64,7 @@ def submit(
              slurmmiles submit tiny --local --wait
     """
     clients = Clients() if local or dry_run else need_slurm()
-    decided, site = build_plan(
-        **{**options, "site": options["site"] or clients.site}, local=local
-    )
+    decided, site = build_plan(**{**options, "site": options["site"] or clients.site}, local=local)
     refuse_unfitting(decided)
     where = runs_dir(runs, site)
     if dry_run:

@@ -45,7 +45,7 @@ def recipe(runs: Path, script: str) -> str:
 
 
 def ours(run_dir: str) -> list[str]:
-    """Command lines of living processes that carry this run's directory or token in their environment."""
+    """Command lines of living processes that have this run's token in their environment."""
     found = []
     for process in psutil.process_iter(["cmdline", "status"]):
         try:

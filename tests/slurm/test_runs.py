@@ -97,9 +97,10 @@ def test_cancel_leaves_no_process_and_no_file_on_the_nodes(user: User) -> None:
     for node in ("node01", "node02"):
         left = user.sandbox.exec(node, ["ps", "-eo", "args"]).stdout
         assert "ray" not in left and "agent" not in left, left
-        assert f"sm{os.getuid()}-{status['job_id']}" not in user.sandbox.exec(
-            node, ["ls", "/tmp"]
-        ).stdout
+        assert (
+            f"sm{os.getuid()}-{status['job_id']}"
+            not in user.sandbox.exec(node, ["ls", "/tmp"]).stdout
+        )
 
 
 def test_a_run_id_used_again_has_an_attempt_of_its_own(user: User) -> None:

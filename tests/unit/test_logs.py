@@ -40,7 +40,7 @@ def test_the_driver_of_the_newest_attempt_is_shown(run: RunDir) -> None:
     job = job_of(run)
     for restart in (0, 2, 10):
         attempt_of(run, restart).driver_log.write_text(f"attempt {restart}\n")
-    assert "".join(follow(log_files(job, None), job, False)) == "attempt 10\n"
+    assert "".join(follow(lambda: log_files(job, None), job, False)) == "attempt 10\n"
 
 
 def test_without_a_driver_the_jobs_own_log_is_shown(run: RunDir) -> None:
@@ -49,7 +49,7 @@ def test_without_a_driver_the_jobs_own_log_is_shown(run: RunDir) -> None:
     for rank in (0, 1):
         (run.path / "local" / f"7.{rank}.log").write_text(f"agent {rank}\n")
     (run.path / "local" / "6.0.log").write_text("another job\n")
-    assert "".join(follow(log_files(job, None), job, False)) == "agent 0\nagent 1\n"
+    assert "".join(follow(lambda: log_files(job, None), job, False)) == "agent 0\nagent 1\n"
     assert log_files(job_of(run, mode="slurm"), None) == [run.submitit / "7_0_log.out"]
 
 
@@ -60,7 +60,7 @@ def test_a_nodes_own_logs_are_shown_and_an_unknown_node_is_named(run: RunDir) ->
     attempt = attempt_of(run)
     attempt.agent_log("node01").write_text("agent\n")
     attempt.ray_log("node01").write_text("ray\n")
-    assert "".join(follow(log_files(job, "node01"), job, False)) == "agent\nray\n"
+    assert "".join(follow(lambda: log_files(job, "node01"), job, False)) == "agent\nray\n"
     with pytest.raises(BadInput, match="did you mean 'node01'"):
         log_files(job, "node02")
 
@@ -69,7 +69,7 @@ def test_a_log_of_any_size_and_of_any_bytes_is_shown_whole(run: RunDir) -> None:
     job = job_of(run)
     text = "é" * CHUNK + "last"
     attempt_of(run).driver_log.write_bytes(text.encode() + b"\xff\n")
-    pieces = list(follow(log_files(job, None), job, False))
+    pieces = list(follow(lambda: log_files(job, None), job, False))
     assert "".join(pieces) == text + "\ufffd\n"
     assert all(len(piece) <= CHUNK for piece in pieces)
 
@@ -89,10 +89,10 @@ def test_what_is_added_is_shown_until_the_run_ends(run: RunDir) -> None:
 
     thread = threading.Thread(target=add)
     thread.start()
-    assert "".join(follow([log], job, True)) == whole.decode()
+    assert "".join(follow(lambda: [log], job, True)) == whole.decode()
     thread.join()
 
 
 def test_a_file_that_is_not_there_is_an_empty_one(run: RunDir) -> None:
     job = job_of(run)
-    assert "".join(follow([run.path / "missing"], job, False)) == ""
+    assert "".join(follow(lambda: [run.path / "missing"], job, False)) == ""

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from slurmmiles import shell
 from slurmmiles.catalog import Catalog, shipped
+from slurmmiles.errors import BadInput
 from slurmmiles.plan import Request, make_plan
 from slurmmiles.planfile import Plan
 from slurmmiles.sbatch import decode_plan, encode_plan, render
@@ -233,16 +234,16 @@ def test_the_plan_of_the_most_nodes_fits_in_the_environment() -> None:
 
 
 @given(st.binary(max_size=100) | st.text(max_size=100))
-def test_what_is_no_plan_is_a_value_error(garbage: bytes | str) -> None:
+def test_what_is_no_plan_is_bad_input(garbage: bytes | str) -> None:
     text = garbage if isinstance(garbage, str) else base64.b64encode(garbage).decode()
     packed = base64.b64encode(zlib.compress(text.encode(errors="replace"))).decode()
     for word in (text, packed):
-        with pytest.raises(ValueError):
+        with pytest.raises(BadInput, match="plan cannot be read"):
             decode_plan(word)
 
 
 def test_a_cut_or_swollen_plan_is_refused() -> None:
     whole = zlib.compress(planned().model_dump_json().encode())
     for data in (whole[:-10], zlib.compress(b" " * 50_000_000)):
-        with pytest.raises(ValueError, match="cut off or too long"):
+        with pytest.raises(BadInput, match="cut off or too long"):
             decode_plan(base64.b64encode(data).decode())

@@ -6,13 +6,6 @@ from datetime import datetime
 
 import pytest
 
-from slurmmiles.preflight.addresses import (
-    is_loopback,
-    judge_own_name,
-    judge_ports,
-    parse_hosts,
-    parse_ports,
-)
 from slurmmiles.preflight.clock import ClockProbe, judge_clock
 from slurmmiles.preflight.gdr import GdrFacts, judge_gdr, read_modules
 from slurmmiles.preflight.ib_counters import judge_counters, parse_counters
@@ -205,45 +198,6 @@ def test_counters_are_judged_by_what_they_rose_by() -> None:
         ("ib_counter_saturated", "WARN", "nic=mlx5_2"),
         ("ib_counters_cleared_info", "PASS", "nic=mlx5_3"),
     }
-
-
-HOSTS = "127.0.0.1 localhost\n127.0.1.1 n00.cluster n00 # Debian's line\n10.20.0.11 n01\n"
-
-
-def test_a_node_that_takes_itself_for_loopback_is_named_on_itself() -> None:
-    hosts = parse_hosts(HOSTS)
-    assert said(judge_own_name("n00", "n00", hosts["n00"])) == {
-        ("hostname_resolves_to_loopback", "FAIL", "node=n00")
-    }
-    assert judge_own_name("n01", "n01", hosts["n01"]) == []
-    given = judge_own_name("n00", "n00", ["127.0.1.1"], given="10.20.0.10")
-    assert [f.verdict.value for f in given] == ["WARN"]
-    assert [f.verdict.value for f in judge_own_name("n02", "n02", [])] == ["UNKNOWN"]
-    assert judge_own_name("n00", "n00", ["127.0.1.1", "10.20.0.10"]) == []
-
-
-@pytest.mark.parametrize(
-    ("address", "loops"),
-    [
-        ("127.0.0.1", True),
-        ("127.255.0.9", True),
-        ("::1", True),
-        ("::ffff:127.0.0.1", True),
-        ("10.0.0.1", False),
-        ("fe80::1%eth0", False),
-        ("n00", False),
-        ("", False),
-    ],
-)
-def test_the_whole_of_127_and_ipv6_are_loopback(address: str, loops: bool) -> None:
-    assert is_loopback(address) is loops
-
-
-def test_a_port_of_somebody_else_is_named() -> None:
-    text = "# before ray start\n6379 redis-server (other user)\n8265 free\n10002 python\n"
-    ports = parse_ports(text)
-    assert {f.subject for f in judge_ports(ports)} == {"port=6379", "port=10002"}
-    assert {f.subject for f in judge_ports(ports, [6379, 8265])} == {"port=6379"}
 
 
 ACS = "0000:15:01.0 PCI bridge: Some Root Port\n\t\tACSCtl:\tSrcValid{} TransBlk- ReqRedir{}\n"
