@@ -11,6 +11,7 @@ from slurmmiles.preflight.addresses import (
     parse_hosts,
     parse_ports,
 )
+from slurmmiles.report import Finding
 
 HOSTS = "127.0.0.1 localhost\n127.0.1.1 n00.cluster n00 # Debian's line\n10.20.0.11 n01\n"
 
