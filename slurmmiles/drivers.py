@@ -17,6 +17,15 @@ from slurmmiles.recipe import Recipe
 
 MILES = ("train", "script")  # the entries that run miles from its own directory
 
+NATIVE_ALGORITHM = {
+    "num_rollout",
+    "eps_clip",
+    "eps_clip_high",
+    "sft_steps",
+    "max_logprob_diff",
+    "target_reward",
+}
+
 
 def driver_plan(recipe: Recipe, *, nodes: int, gpus_per_node: int) -> DriverPlan:
     """The argv of an entry that is not miles', with placeholders; BadInput when it cannot be
@@ -111,7 +120,10 @@ def trainer_config(recipe: Recipe, shape: Shape) -> dict[str, Any] | None:
         "device": "cuda" if shape.gpus else "cpu",
         "nodes": shape.nodes,
         "ranks_per_node": shape.ranks,
-        "model": _native_model(model),
+        "model": {
+            **_native_model(model),
+            **_given("init_method_std", recipe.model.init_method_std),
+        },
         "parallel": (
             recipe.parallel.model_dump(include={"tp", "pp", "cp", "ep", "etp"})
             | {"sequence_parallel": shape.topology.sequence_parallel}
@@ -120,7 +132,7 @@ def trainer_config(recipe: Recipe, shape: Shape) -> dict[str, Any] | None:
             "engines": rollout.engines if rollout else 0,
             "gpus_per_engine": rollout.gpus_per_engine if rollout else 0,
             "mem_fraction": r.mem_fraction,
-            **({} if r.context_length is None else {"context_length": r.context_length}),
+            **_given("context_length", r.context_length),
             "max_response_len": r.max_response_len,
             "temperature": r.temperature,
             "rollout_batch_size": r.rollout_batch_size,
@@ -129,16 +141,11 @@ def trainer_config(recipe: Recipe, shape: Shape) -> dict[str, Any] | None:
         "optimizer": recipe.optimizer.model_dump(
             include={"lr", "weight_decay", "adam_beta1", "adam_beta2", "clip_grad"}
         ),
-        "algorithm": a.model_dump(
-            include={
-                "num_rollout",
-                "eps_clip",
-                "eps_clip_high",
-                "sft_steps",
-                "max_logprob_diff",
-                "target_reward",
-            }
-        ),
+        "algorithm": {
+            **a.model_dump(include=NATIVE_ALGORITHM),
+            "num_steps_per_rollout": _steps_per_rollout(recipe),
+            "kl_loss_coef": a.kl_loss_coef or 0.0,
+        },
         "data": {"task": recipe.data.task, **recipe.data.options},
         "checkpoint": {
             "dir": "{checkpoints}",
@@ -147,6 +154,18 @@ def trainer_config(recipe: Recipe, shape: Shape) -> dict[str, Any] | None:
         },
         "work_dir": "{scratch}",
     }
+
+
+def _given(key: str, value: Any) -> dict[str, Any]:
+    """The key only when the recipe gives it: the trainer has defaults of its own."""
+    return {} if value is None else {key: value}
+
+
+def _steps_per_rollout(recipe: Recipe) -> int:
+    """Optimizer steps on a rollout's samples; the division was checked with the layout."""
+    batch = recipe.algorithm.global_batch_size
+    samples = recipe.rollout.rollout_batch_size * recipe.rollout.n_samples_per_prompt
+    return samples // batch if batch else 1
 
 
 def _native_model(model: ModelFacts) -> dict[str, Any]:

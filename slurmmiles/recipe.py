@@ -81,6 +81,8 @@ class Model(Section):
     hf_checkpoint: Line | None = None
     ref_load: Line | None = None
     """Weights of the first start (miles' --ref-load); None: hf_checkpoint, in bridge mode."""
+    init_method_std: Annotated[float, Field(gt=0.0, le=10.0)] | None = None
+    """Of the native trainer's random weights; None: Megatron's own default."""
     miles_type: Line | None = None
     """The MODEL_TYPE of miles' model_args_utils.py, when the driver is miles."""
 
