@@ -2,6 +2,7 @@
 # Make .venv in this checkout with slurmmiles, its trainer and CPU wheels (no CUDA); --dev adds what the tests need.
 # PYTHON=... chooses the interpreter (3.11: the CPU trainer's packages are pinned for it).
 set -euo pipefail
+case "${1:-}" in "" | --dev) ;; *) echo "usage: requirements/install.sh [--dev]" >&2; exit 2 ;; esac
 cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-$(command -v python3.11 || command -v python3)}
 VENV=${VENV:-.venv}
@@ -24,15 +25,13 @@ if ! "$VENV/bin/python" -c 'import torch' 2>/dev/null; then
     *) "${PIP[@]}" "$TORCH" ;;
   esac
 fi
+"${PIP[@]}" -e ".${1:+[dev]}"
 "${PIP[@]}" --no-deps -r requirements/cpu.txt
-if [ "${1:-}" = --dev ]; then
-  "${PIP[@]}" -e '.[dev]'
-  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null && ! command -v slurmctld >/dev/null; then
-    apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-      slurm-wlm munge iproute2 util-linux shellcheck >/dev/null
-  fi
-else
-  "${PIP[@]}" -e .
+
+if [ "${1:-}" = --dev ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+  && ! command -v slurmctld >/dev/null; then
+  apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+    slurm-wlm munge iproute2 util-linux shellcheck >/dev/null
 fi
 echo "installed into $VENV: $("$VENV/bin/slurmmiles" --version), $("$VENV/bin/python" -c 'import torch; print("torch", torch.__version__)')"
