@@ -26,7 +26,9 @@ def main() -> int:
     try:
         run(load_config(path))
     except TrainerError as error:
-        # What comes out of an actor carries its remote traceback; a person needs the sentence.
+        if error.__cause__ is not None:  # not foreseen: whoever repairs it needs the traceback
+            print(error.__cause__, file=sys.stderr)
+        # What an actor raised carries its remote traceback in str(); `cause` is the sentence.
         print(f"error: {getattr(error, 'cause', error)}", file=sys.stderr, flush=True)
         return error.exit_code
     return 0

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias, cast
 
 import ray
-from ray.exceptions import RayActorError
+from ray.exceptions import RayActorError, RayTaskError
 
 from trainer.errors import TrainerError
 from trainer.placement import Node
@@ -62,8 +62,9 @@ def wait_all(refs: Sequence[Ref], what: str, *, timeout: float | None = None) ->
     """The values of `refs` in order; `what` names the call in errors.
 
     Raises the first failure as soon as it is known: in a collective call the other ranks may wait
-    for the failed one until their own timeout. Raises TrainerError when an actor's process has died
-    or none has answered for `timeout` seconds; what an actor raised is raised as it is.
+    for the failed one until their own timeout. Raises TrainerError: the actor's own, or one that
+    says that it raised something else, that its process died, or that none answered for `timeout`
+    seconds.
     """
     pending = list(refs)
     try:
@@ -75,10 +76,17 @@ def wait_all(refs: Sequence[Ref], what: str, *, timeout: float | None = None) ->
         return ray.get(list(refs))
     except RayActorError as error:
         raise TrainerError(f"{what}: a process of the run died: {_reason(error)}") from None
+    except RayTaskError as error:
+        if isinstance(error, TrainerError):
+            raise
+        cause = error.cause
+        raise TrainerError(f"{what}: {type(cause).__name__}: {cause}") from error
 
 
 def _reason(error: RayActorError) -> str:
-    """Which process, where, and Ray's reason, in one line without its advice."""
-    told = ("pid: ", "ip: ", "The actor ")
-    lines = [line.strip() for line in str(error).splitlines()]
+    """Which process, where, and why, in one line: Ray tells it in a page of advice or traceback."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if "creation task" in lines[0]:  # its __init__ raised, and the error ends the remote traceback
+        return lines[-1]
+    told = ("pid: ", "ip: ", "The actor is dead")
     return ", ".join(line.split(". ")[0] for line in lines if line.startswith(told))

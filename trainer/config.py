@@ -38,7 +38,7 @@ class Model(Section):
     num_attention_heads: Count
     num_query_groups: Count
     kv_channels: Count
-    rope_theta: Count = 10000
+    rope_theta: Count = 100  # texts are short; the usual 10000 hardly tells neighbours apart
     norm_epsilon: Positive = 1e-6
     init_method_std: Positive = 0.02
     tie_word_embeddings: bool = False

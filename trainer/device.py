@@ -39,7 +39,8 @@ CPU = Device(
     engine_path=(CPU_KERNELS,),
     engine_env={"SGLANG_USE_CPU_ENGINE": "1"},
     # float32 on both sides keeps the log-prob difference at rounding error. Overlapped scheduling
-    # needs a GPU; a scheduler that spins while it is idle would take a core from training.
+    # needs a GPU; a scheduler that spins while it is idle would take a core from training; a cache
+    # pool of the default size would take a tenth of the machine's memory.
     engine_args={
         "device": "cpu",
         "dtype": "float32",

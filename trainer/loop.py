@@ -46,11 +46,12 @@ def run(config: Config, cluster: Cluster) -> None:
         line = measure(step, groups, stats, watch, sent, cluster)
         metrics.write(line)
         check_agreement(stats, config.algorithm.max_logprob_diff)
-        if config.checkpoint.interval and (step + 1) % config.checkpoint.interval == 0:
-            trainer.save(config.checkpoint.dir, step)
         rewards.append(line.reward_mean)
-        if reached(rewards, config.algorithm.target_reward):
-            print(f"target reward held for {len(rewards)} steps, done", flush=True)
+        last = step + 1 == config.algorithm.num_rollout
+        last = last or reached(rewards, config.algorithm.target_reward)
+        if checkpoint_is_due(config, step, last=last):
+            trainer.save(config.checkpoint.dir, step)
+        if last:
             return
 
 
@@ -101,6 +102,12 @@ def check_agreement(stats: TrainStats, bound: float) -> None:
 def reached(rewards: deque[float], target: float | None) -> bool:
     """Whether the last `maxlen` mean rewards are all at or above `target`."""
     return target is not None and len(rewards) == rewards.maxlen and min(rewards) >= target
+
+
+def checkpoint_is_due(config: Config, step: int, *, last: bool) -> bool:
+    """Every `checkpoint.interval` steps and after the last one; never with interval 0."""
+    interval = config.checkpoint.interval
+    return interval > 0 and (last or (step + 1) % interval == 0)
 
 
 def measure(

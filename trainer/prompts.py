@@ -68,5 +68,6 @@ class Prompts:
         )
 
     def _text(self, ids: Sequence[int]) -> str:
-        """One character per token but <eos>; unused ids become a blank, which no answer has."""
-        return "".join(self._tokenizer.id_to_token(i) or " " for i in ids if i != EOS_ID)
+        """One character per token but <eos>; any other id becomes a blank, which no answer has."""
+        tokens = [self._tokenizer.id_to_token(i) for i in ids if i != EOS_ID]
+        return "".join(token if token and token in ALPHABET else " " for token in tokens)

@@ -14,7 +14,8 @@ class Engines:
     def __init__(self, actors: list[Actor], start_timeout_s: float) -> None:
         """Waits until every engine is up; raises TrainerError when one is not in time."""
         self._actors = actors
-        self.hosts: list[str] = call_all(actors, "host", timeout=start_timeout_s)
+        refs = [actor.call.remote("host") for actor in actors]
+        self.hosts: list[str] = wait_all(refs, "starting SGLang", timeout=start_timeout_s)
 
     def generate(self, prompts: Sequence[tuple[int, ...]]) -> list[Generated]:
         """One response per prompt, in order; engine i takes the i-th contiguous share."""

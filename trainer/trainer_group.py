@@ -18,12 +18,14 @@ class TrainerGroup:
     def __init__(self, ranks: list[Actor]) -> None:
         """Lets the ranks meet at rank 0 and build their models."""
         self._ranks = ranks
-        addresses = call_all(ranks, "address")
+        addresses = wait_all(
+            [rank.call.remote("address") for rank in ranks], "starting the trainer ranks"
+        )
         _, ip, port = addresses[0]
         self.hosts: list[str] = [host for host, _, _ in addresses]
         meet = [Rendezvous(ip, port, i, len(ranks)) for i in range(len(ranks))]
         refs = [rank.call.remote("build", at) for rank, at in zip(ranks, meet, strict=True)]
-        self.parameters: list[int] = wait_all(refs, "build")
+        self.parameters: list[int] = wait_all(refs, "building the model")
 
     def sft(self, batch: TrainBatch, lr: float) -> float:
         """One supervised update; returns its mean loss."""
