@@ -6,8 +6,10 @@ Nothing but click is imported here: `slurmmiles --help` must not wait for pydant
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
@@ -77,6 +79,7 @@ def main() -> None:
 
 def run() -> None:
     """The console script: exit codes of errors.py, a sentence and no traceback for a mistake."""
+    _open_streams()
     try:
         code: Any = main.main(standalone_mode=False)
         sys.stdout.flush()  # a reader that has left shows here, and not at the interpreter's end
@@ -97,6 +100,16 @@ def run() -> None:
         where = f"{error.filename}: " if error.filename else ""
         fail(f"{where}{error.strerror or error}; check this path and its filesystem", 2)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _open_streams() -> None:
+    """A closed stdout is nobody's fault, and a terminal that is not UTF-8 gets escapes."""
+    nowhere = Path(os.devnull)
+    sys.stdout = sys.stdout or nowhere.open("w")
+    sys.stderr = sys.stderr or nowhere.open("w")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def fail(text: str, code: int) -> NoReturn:

@@ -5,11 +5,11 @@ whatever Slurm tools exist.
 from __future__ import annotations
 
 import contextlib
+import re
 import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from shutil import which
 from typing import Any
 
@@ -17,14 +17,14 @@ import psutil
 from pydantic import ValidationError
 
 from slurmmiles import shell, slurm
-from slurmmiles.errors import BadInput, SlurmRefused
+from slurmmiles.errors import SlurmRefused
 from slurmmiles.jsonfile import read_json, read_model
 from slurmmiles.result import Outcome, Progress, RunResult
 from slurmmiles.rundir import Attempt, RunDir
 from slurmmiles.slurm import JobState
 from slurmmiles.submit import Submission
 
-QUERY_S = 20.0
+QUERY_S = 10.0
 # The batch script ends after result.json was written; and Slurm's word may precede the file on a
 # slow filesystem.
 SETTLE_S = 20.0
@@ -72,8 +72,12 @@ class Job:
 
     def attempt(self) -> Attempt | None:
         """The newest attempt of this job, or None before its first."""
-        found = sorted(self.run.attempts.glob(f"{self.job_id}.*"), key=lambda p: int(p.suffix[1:]))
-        return Attempt(found[-1]) if found else None
+        name = re.compile(rf"{re.escape(self.job_id)}\.(\d+)")
+        if not self.run.attempts.is_dir():
+            return None
+        numbered = [(name.fullmatch(p.name), p) for p in self.run.attempts.iterdir() if p.is_dir()]
+        found = sorted((int(match[1]), path) for match, path in numbered if match)
+        return Attempt(found[-1][1]) if found else None
 
     def state(self) -> JobState:
         """Slurm's word, from the first of squeue, scontrol and sacct that knows the job; for a
@@ -82,6 +86,7 @@ class Job:
         if self.submission.mode == "local":
             alive = any(_alive(a.pid, a.started) for a in self.submission.agents)
             return JobState("RUNNING" if alive else "ENDED", source="process")
+        said = ""
         for tool, ask, parse in (
             ("scontrol", slurm.scontrol_argv, slurm.parse_scontrol),
             ("squeue", slurm.squeue_argv, slurm.parse_squeue),
@@ -93,7 +98,10 @@ class Job:
             state = parse(answer.stdout) if answer.ok else None
             if state is not None:
                 return state
-        return JobState("UNKNOWN", source="none")
+            said = said or (answer.stderr.strip().splitlines() or [""])[-1]
+            if answer.returncode == shell.TIMED_OUT:
+                break  # the others ask the same controller
+        return JobState("UNKNOWN", said, source="none")
 
     def result(self) -> RunResult | None:
         """This job's result, not one that an earlier job of the run left."""
@@ -107,7 +115,10 @@ class Job:
     def progress(self) -> Progress | None:
         attempt = self.attempt()
         raw = read_json(attempt.progress) if attempt else None
-        return Progress.model_validate(raw) if raw else None
+        try:
+            return Progress.model_validate(raw) if raw else None
+        except ValidationError:
+            return None  # of another version; the state and the result still speak
 
     def status(self) -> RunStatus:
         state, result, progress = self.state(), self.result(), self.progress()
@@ -119,16 +130,7 @@ class Job:
             if over
             else None
         )
-        if result and over:
-            sentence = result.reason
-        elif outcome is not None:
-            sentence = (
-                f"it ended without a result; Slurm says {state.state} {state.exit_code}".strip()
-            )
-        else:
-            sentence = state.sentence or (
-                progress.detail if progress else "it has not reported yet"
-            )
+        sentence = self._sentence(state, result, progress, over)
         return RunStatus(
             run_id=self.run.run_id,
             run_dir=str(self.run.path),
@@ -142,6 +144,21 @@ class Job:
             nodes=list(result.nodes) if result else [],
             result=result.model_dump(mode="json") if result else None,
         )
+
+    def _sentence(
+        self, state: JobState, result: RunResult | None, progress: Progress | None, over: bool
+    ) -> str:
+        """What there is to say about the run now."""
+        if result and over:
+            return result.reason
+        if state.state == "UNKNOWN":
+            return f"Slurm cannot say how it is: {state.reason or 'no tool of Slurm is on PATH'}"
+        if not over:
+            return state.sentence or (progress.detail if progress else "it has not reported yet")
+        left = "a result.json that cannot be read" if self.run.result.exists() else "no result"
+        if self.submission.mode == "local":
+            return f"its agents are gone and left {left}"
+        return f"it ended and left {left}; Slurm says {state.state} {state.exit_code}".strip()
 
     def _outcome_without_result(self, state: JobState) -> Outcome | None:
         """An agent that was killed leaves no result: then Slurm's state decides, and an unknown
@@ -199,50 +216,3 @@ def _alive(pid: int, started: float) -> bool:
         )
     except psutil.NoSuchProcess:
         return False
-
-
-def refuse_active(run: RunDir) -> None:
-    """BadInput when an earlier job of this run id has not ended: two jobs would write the same
-    checkpoints.
-    """
-    if not run.submission.exists():
-        return
-    state = Job(run).state()
-    if not (state.ended or state.state in ("ENDED", "UNKNOWN")):
-        raise BadInput(
-            f"run {run.run_id!r} has a job that is {state.state}",
-            where="--run-id",
-            fix="cancel it, wait for its end, or choose another id",
-        )
-
-
-def find_run(runs: Path, name: str | None) -> RunDir:
-    """The run called `name` (an id or a path), or the newest; BadInput when there is none."""
-    if name and Path(name).is_dir() and RunDir(Path(name)).plan.exists():
-        return RunDir(Path(name).resolve())
-    known = all_runs(runs)
-    if name is None:
-        if not known:
-            raise BadInput(
-                "there are no runs here",
-                where=str(runs),
-                fix="submit one, or name its place with --runs",
-            )
-        return known[-1]
-    for run in known:
-        if run.run_id == name:
-            return run
-    from slurmmiles.errors import did_you_mean
-
-    hint = did_you_mean(name, [r.run_id for r in known]) if known else "there are no runs here"
-    raise BadInput(f"there is no run {name!r}", where=str(runs), fix=hint)
-
-
-def all_runs(runs: Path) -> list[RunDir]:
-    """Every run in the directory, oldest submission first."""
-    found = [
-        RunDir(p)
-        for p in runs.glob("*")
-        if (p / "plan.json").is_file() and (p / "submission.json").is_file()
-    ]
-    return sorted(found, key=lambda r: r.submission.stat().st_mtime)

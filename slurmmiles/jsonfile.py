@@ -91,7 +91,7 @@ def read_model(path: Path, model: type[Model]) -> Model:
         first = error.errors()[0]
         raise BadInput(
             "this file is not what this version of slurmmiles writes"
-            f" ({'.'.join(map(str, first['loc']))}: {first['msg']})",
+            f" ({': '.join([*map(str, first['loc']), first['msg']])})",
             where=str(path),
             fix="use the version that wrote it, or submit again",
         ) from error

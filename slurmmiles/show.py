@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,8 +25,18 @@ if TYPE_CHECKING:  # `plan` must not wait for what follows a job: psutil, sbatch
 MAX_GRID_NODES = 16
 
 
+class _Terminal(Console):
+    """rich ends the process with 1 when its reader has left; that is for `cli.run` to decide."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def _console(stderr: bool = False) -> Console:
-    return Console(file=sys.stderr if stderr else sys.stdout, highlight=False, soft_wrap=True)
+    # COLUMNS=0, as some shells set it, would make rich print nothing.
+    width = 80 if shutil.get_terminal_size().columns < 1 else None
+    file = sys.stderr if stderr else sys.stdout
+    return _Terminal(file=file, highlight=False, soft_wrap=True, width=width)
 
 
 def listing(rows: Sequence[dict[str, str]]) -> None:
@@ -121,21 +132,15 @@ def submitted(run_id: str, job_id: str, run_dir: Path) -> None:
     )
 
 
+STATUS_FIELDS = (
+    *("run_id", "job_id", "run_dir", "mode", "state", "phase", "outcome", "exit_code"),
+    *("sentence", "nodes", "result"),
+)
+
+
 def status_fields(s: RunStatus) -> dict[str, Any]:
     """The fields of `status --json`."""
-    return {
-        "run_id": s.run_id,
-        "job_id": s.job_id,
-        "run_dir": s.run_dir,
-        "mode": s.mode,
-        "state": s.state,
-        "phase": s.phase,
-        "outcome": s.outcome,
-        "exit_code": s.exit_code,
-        "sentence": s.sentence,
-        "nodes": s.nodes,
-        "result": s.result,
-    }
+    return {name: getattr(s, name) for name in STATUS_FIELDS}
 
 
 def end_fields(s: RunStatus) -> dict[str, Any]:

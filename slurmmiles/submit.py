@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 import psutil
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from slurmmiles import sbatch, shell
 from slurmmiles.agent import run_node
@@ -38,7 +38,7 @@ class LocalAgent(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    pid: int
+    pid: int = Field(gt=0)
     started: float
 
 
@@ -47,7 +47,7 @@ class Submission(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    job_id: str
+    job_id: str = Field(pattern=r"^[0-9]{1,20}([_+][0-9]{1,10})?$")
     mode: Literal["slurm", "local"]
     submitted_at: float
     agents: tuple[LocalAgent, ...] = ()

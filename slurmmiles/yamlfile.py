@@ -49,18 +49,19 @@ def load_mapping(path: Path) -> CommentedMap:
 
 def _read(path: Path) -> str:
     try:
+        # A pipe of the shell's `<(...)` is a file to be read; any other may never be written to.
+        if path.is_fifo() and not str(path).startswith(("/dev/fd/", "/proc/")):
+            raise BadInput("this is a named pipe", where=str(path), fix="check the path")
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
-            raise BadInput(
-                f"this file has more than {MAX_BYTES} bytes", where=str(path), fix="check the path"
-            )
+            what = f"this file has more than {MAX_BYTES} bytes"
+            raise BadInput(what, where=str(path), fix="check the path")
         return content.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise BadInput(
-            f"cannot read this file: {reason}", where=str(path), fix="check the path"
-        ) from error
+        what = f"cannot read this file: {reason}"
+        raise BadInput(what, where=str(path), fix="check the path") from error
 
 
 def _parse(yaml: YAML, text: str) -> Any:

@@ -37,7 +37,7 @@ RINGS: dict[int, str] = {
         nodetrees sitefind siteinit timeline
         preflight.__main__ preflight.environment preflight.host preflight.probe preflight.saved
         """,
-    3: "agent arrival gate gate_check head health job logs sitecheck submit worker",
+    3: "agent arrival gate gate_check head health job logs runlist sitecheck submit worker",
     4: "__main__ cli commands show",
 }
 RING_OF = {name: ring for ring, names in RINGS.items() for name in names.split()}

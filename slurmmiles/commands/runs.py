@@ -5,6 +5,7 @@ login.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -12,8 +13,10 @@ from slurmmiles import shell, show
 from slurmmiles.commands.clients import find_slurm
 from slurmmiles.commands.options import json_option, print_json, runs_dir, runs_option
 from slurmmiles.errors import BadInput
-from slurmmiles.job import Job, all_runs, find_run
+from slurmmiles.job import Job
 from slurmmiles.logs import follow, log_files
+from slurmmiles.rundir import RunDir
+from slurmmiles.runlist import all_runs, find_run
 
 run_argument = click.argument("run", required=False)
 
@@ -101,6 +104,21 @@ def runs(runs: Path | None, as_json: bool) -> None:
     Example: slurmmiles runs --runs /shared/me/runs
     """
     find_slurm()
-    found = [Job(run).status() for run in all_runs(runs_dir(runs, None))]
-    rows = [show.status_fields(status) for status in found]
+    rows = [_row(run) for run in all_runs(runs_dir(runs, None))]
     print_json(rows) if as_json else show.run_list(rows)
+
+
+def _row(run: RunDir) -> dict[str, Any]:
+    """A run's status; one whose files cannot be read is listed with the reason, like any other."""
+    try:
+        return show.status_fields(Job(run).status())
+    except BadInput as error:
+        unknown = dict.fromkeys(show.STATUS_FIELDS)
+        return {
+            **unknown,
+            "run_id": run.run_id,
+            "run_dir": str(run.path),
+            "state": "UNREADABLE",
+            "sentence": str(error),
+            "nodes": [],
+        }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
@@ -24,9 +25,10 @@ from slurmmiles.commands.options import (
 )
 from slurmmiles.commands.plan import refuse_missing, refuse_unfitting, warn_missing
 from slurmmiles.errors import SlurmmilesError
-from slurmmiles.job import Job, refuse_active
+from slurmmiles.job import Job
 from slurmmiles.planfile import Plan
 from slurmmiles.rundir import RunDir
+from slurmmiles.runlist import refuse_active
 from slurmmiles.submit import (
     checked_run_id,
     new_run_id,
@@ -69,7 +71,9 @@ def submit(
     where = runs_dir(runs, site)
     if dry_run:
         warn_missing(decided)
-        sys.stdout.write(rendered(decided, template_folders(os.environ), where))
+        script = rendered(decided, template_folders(os.environ), where)
+        dry = {"plan": decided.model_dump(mode="json"), "script": script}
+        print_json(dry) if as_json else sys.stdout.write(script)
         return
     refuse_missing(decided)
     run = RunDir(where / checked_run_id(new_run_id(decided.recipe) if run_id is None else run_id))
@@ -82,17 +86,25 @@ def start(decided: Plan, run: RunDir, local: bool, shared: tuple[Path, ...]) -> 
     if not local:
         refuse_node_local(run.path, shared)
     refuse_active(run)
-    is_new = not run.path.exists()
+    new = _missing_parts(run.path)
     try:
         prepare(run, decided)
         if local:
             submit_local(decided, run, os.environ)
         else:
             submit_slurm(decided, run, template_folders(os.environ), os.environ)
-    except SlurmmilesError:
-        if is_new:
+    except (SlurmmilesError, OSError, KeyboardInterrupt):
+        if new:
             shutil.rmtree(run.path, ignore_errors=True)
+        for folder in new[1:]:
+            with contextlib.suppress(OSError):  # somebody else has put something there
+                folder.rmdir()
         raise
+
+
+def _missing_parts(path: Path) -> list[Path]:
+    """`path` and its parents, innermost first, as far as they do not exist."""
+    return [p for p in (path, *path.parents) if not p.exists()]
 
 
 def finish(run: RunDir, wait: bool, as_json: bool) -> None:
