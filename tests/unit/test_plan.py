@@ -83,7 +83,8 @@ CPU_RANKS = {
 def test_ranks_on_cpus_are_the_fewest_that_fill_the_grid_twice(
     tp: int, pp: int, nodes: int
 ) -> None:
-    plan = planned("tiny", "generic", f"parallel.tp={tp}", f"parallel.pp={pp}", nodes=nodes)
+    grid = (f"parallel.tp={tp}", f"parallel.pp={pp}", "algorithm.global_batch_size=null")
+    plan = planned("tiny", "generic", *grid, nodes=nodes)
     assert plan.ranks_per_node == CPU_RANKS[tp, pp, nodes]
     assert plan.topology.dp >= 2
 

@@ -53,7 +53,7 @@ def run(tmp_path: Path, catalog: Catalog) -> RunDir:
     attempt = made.attempt("42", 0)
     attempt.nodes.mkdir(parents=True)
     attempt.preflight.mkdir()
-    recipe = catalog.recipe("tiny")
+    recipe = catalog.recipe("tiny", ["algorithm.global_batch_size=null"])
     model = catalog.model(recipe.model.facts) if recipe.model.facts else None
     plan = make_plan(recipe, catalog.site("generic"), Request(nodes=3), model=model)
     write_json(made.plan, plan)
