@@ -80,19 +80,6 @@ class JobState:
         return REASONS.get(word, f"Slurm's reason is {word}") if word and word != "None" else ""
 
 
-def submit_argv(script: str) -> list[str]:
-    """Submit a script file; the answer is `parse_submit`'s."""
-    return ["sbatch", "--parsable", script]
-
-
-def parse_submit(text: str) -> str:
-    """The job id of `sbatch --parsable` ("123" or "123;cluster"); ValueError on anything else."""
-    found = re.fullmatch(r"(\d+)(;\S+)?", text.strip(), re.ASCII)
-    if not found:
-        raise ValueError(f"sbatch printed {text.strip()[:200]!r} instead of a job id")
-    return found[1]
-
-
 def cancel_argv(job_id: str) -> list[str]:
     """End a job; silent when it is done."""
     return ["scancel", job_id]

@@ -12,7 +12,6 @@ from slurmmiles.slurm import (
     parse_sacct,
     parse_scontrol,
     parse_squeue,
-    parse_submit,
     sacct_argv,
     scontrol_argv,
     squeue_argv,
@@ -30,17 +29,6 @@ PENDING = (
 RUNNING = PENDING.replace("PENDING Reason=Resources", "RUNNING Reason=None").replace(
     " NodeList=(null)", " NodeList=node[01-02]", 1
 )
-
-
-def test_the_job_id_is_what_sbatch_prints() -> None:
-    assert parse_submit("123\n") == "123"
-    assert parse_submit("123;cluster\n") == "123"
-
-
-@pytest.mark.parametrize("text", ["", "Submitted batch job 12", "12 13", "-1", "١٢", "12\n13"])
-def test_what_is_no_job_id_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="instead of a job id"):
-        parse_submit(text)
 
 
 def test_every_question_names_the_job_and_its_own_format() -> None:
